@@ -222,7 +222,7 @@ class Memory:
         else:
             recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why)
             writer = NoteWriter(self.workspace, self.clock, self.settings.max_file_bytes, recorder=recorder)
-            written = writer.write(addition, near)
+            written, _ = writer.commit(addition, near)
         return written
 
     def _make_addition(

@@ -14,7 +14,6 @@ from kept.notes.history.note_history import NoteHistory
 from kept.notes.note_commit import HistoryRecorder, open_recorder, python_author
 from kept.notes.workspace import Workspace
 from kept.search.memory_search import require_number
-from kept.storage.open import open_home
 
 if TYPE_CHECKING:
     from kept.notes.history.note_change import NoteChange
@@ -26,7 +25,7 @@ class MemoryHistory(NoteHistory):
     """History of the notes: who changed what, when and why, and what was there before."""
 
     def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
-        super().__init__(workspace, open_home(config), clock)
+        super().__init__(config, workspace, clock)
         self._config = config
 
     def changes(

@@ -31,7 +31,6 @@ from kept.notes.history.note_history import NoteHistory, check_history
 from kept.notes.workspace import Workspace
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
-from kept.storage.files.file_storage import FileStorage
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
@@ -426,9 +425,8 @@ class Correction(RuleBasedStateMachine):
             with tarfile.open(path) as tar:
                 tar.extractall(folder, filter="data")
             unpacked = Path(folder)
-            history = NoteHistory(
-                Workspace.at(str(unpacked / "notes" / "main")), FileStorage(str(folder)), self.memory.clock
-            )
+            notes = Workspace.at(str(unpacked / "notes" / "main"))
+            history = NoteHistory(self.memory.config, notes, self.memory.clock)
             versions = b"\0".join(self.versions(history).values()).decode()
             names = "\n".join(map(str, unpacked.rglob("*")))
             for word in self.forgotten:

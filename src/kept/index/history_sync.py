@@ -118,10 +118,10 @@ class HistorySync:
 
     def _get_unseen(self) -> UnseenChanges:
         if self._unseen is None:
-            from kept.notes.history.note_history import open_history
+            from kept.notes.history.note_history import NoteHistory
             from kept.notes.history.unseen_changes import UnseenChanges
 
             config = self.reader.config
-            history = open_history(config, self.reader.workspace, self.reader.clock)
+            history = NoteHistory(config, self.reader.workspace, self.reader.clock)
             self._unseen = UnseenChanges(history, max_bytes=config.memory_search.max_file_bytes)
         return self._unseen

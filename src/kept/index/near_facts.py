@@ -14,13 +14,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kept.base.records import Filter, NearFact, is_fact_list
+from kept.base.records import Filter, NearFact
 from kept.base.sqlite import connect_read_only, translated
 from kept.config.agent_paths import AgentPaths
 from kept.errors import KeptError
 from kept.index.sqlite.filter_sql import filter_sql
-from kept.notes.daily import get_daily_notes
-from kept.notes.fact_match import find_near_facts, may_be_fact, sort_near
+from kept.notes.fact_match import match_notes, may_be_fact
 from kept.notes.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -44,20 +43,6 @@ def find_indexed_near(
     except KeptError:
         return []
     return match_notes(workspace, text, with_words, max_bytes=max_bytes)
-
-
-def match_notes(workspace: Workspace, text: str, paths: Iterable[str], *, max_bytes: int) -> list[NearFact]:
-    """Return the lines of some notes that a fact repeats or seems to change, as they read now."""
-    daily = get_daily_notes(workspace)
-    near: list[NearFact] = []
-    for path in dict.fromkeys(paths):
-        try:
-            note = workspace.read(workspace.locate(path), max_bytes=max_bytes).text
-        except KeptError:
-            continue
-        is_log = daily.find_day(path) is not None
-        near += find_near_facts(text, note, path, is_log=is_log, is_own=is_fact_list(path))
-    return sort_near(near)
 
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "sqlite", "migrations", "index")

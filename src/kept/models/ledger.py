@@ -18,9 +18,9 @@ from kept.base.limits import MAX_COUNT
 from kept.base.reports import ModelSpending, Spending
 from kept.config import Config
 from kept.errors import StorageConflict, WorkspaceError
-from kept.storage.contract import Storage
+from kept.storage.contract import Storage, retried
 from kept.storage.open import open_agent
-from kept.storage.record_store import RecordLog, retried
+from kept.storage.record_store import RecordLog
 
 EMBEDDING_LEDGER, MODEL_LEDGER = "ledger.jsonl", "models.jsonl"
 COMPACT_ABOVE_BYTES = 256_000

@@ -18,7 +18,7 @@ from kept.base.limits import utf8_path
 from kept.base.records import Problem
 from kept.base.values import frozen
 from kept.errors import KeptError, PathRefused, WorkspaceError
-from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
+from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
 from kept.notes.workspace import (
     LONG_TERM,
     MEMORY_FOLDER,
@@ -29,6 +29,7 @@ from kept.notes.workspace import (
     is_persons_own,
     list_names,
 )
+from kept.storage.contract import retried
 from kept.storage.open import open_folder
 
 
@@ -81,7 +82,7 @@ def adopt_notes(
             report(name, fault)
             continue
         try:
-            outcomes[repeat_on_conflict(partial(copying.adopt, name))].append(utf8_path(name))
+            outcomes[retried(partial(copying.adopt, name))].append(utf8_path(name))
         except KeptError as exc:
             report(name, exc.message)
     return NotesAdopted(**{kind: tuple(names) for kind, names in outcomes.items()}, problems=tuple(problems))

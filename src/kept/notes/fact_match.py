@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kept.base.records import NearFact
+from kept.base.records import NearFact, is_fact_list
+from kept.errors import WorkspaceError
+from kept.notes.daily import get_daily_notes
 
 if TYPE_CHECKING:
     from kept.notes.validity import Statement
+    from kept.notes.workspace import Workspace
 
 MAX_FACT_CHARS = 400
 """A longer text is not one fact."""
@@ -31,7 +34,7 @@ def may_be_fact(text: str) -> bool:
 
 
 def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bool) -> list[NearFact]:
-    """Return the lines of a note that a new fact repeats or seems to change, repetitions first, except if they ended.
+    """Return the lines of a note that a new fact repeats or seems to change, except those that ended.
 
     A log (``is_log``) tells what was so on its day: nothing changes it, and another day repeats nothing. ``is_own`` is
     for the note that the fact goes to, and for long-term memory. Of any other note the name counts: "Phone" in a note
@@ -57,7 +60,24 @@ def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bo
             raw = "\n".join(lines[statement.first_line - 1 : statement.last_line])
             digest = digest_of_lines(raw)
             near.append(NearFact(path, statement.first_line, statement.last_line, raw.strip(), relation, digest))
-    return sort_near(near)
+    return near
+
+
+def match_notes(
+    workspace: Workspace, text: str, paths: Iterable[str], *, max_bytes: int, is_own: bool = False
+) -> list[NearFact]:
+    """Return the lines of some notes that a fact repeats or seems to change, as they read now. A note that cannot be
+    read has none."""
+    daily = get_daily_notes(workspace)
+    near: list[NearFact] = []
+    for path in dict.fromkeys(paths):
+        try:
+            note = workspace.read(workspace.locate(path), max_bytes=max_bytes).text
+        except WorkspaceError:
+            continue
+        is_log = daily.find_day(path) is not None
+        near += find_near_facts(text, note, path, is_log=is_log, is_own=is_own or is_fact_list(path))
+    return near
 
 
 def _statements(note: str, lines: Sequence[str], numbers: Sequence[int]) -> list[Statement]:

@@ -9,9 +9,10 @@ from kept.base.digest import digest_bytes
 from kept.base.records import cite
 from kept.base.values import frozen
 from kept.errors import CitationMismatch, NoteConflict, NoteTooLarge, PathRefused
-from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
+from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
 from kept.notes.note_text import NoteText, decode, encoding_of
 from kept.notes.workspace import Workspace, require_tool_may_write
+from kept.storage.contract import retried
 
 DIGEST_CHARS = 8
 
@@ -154,7 +155,7 @@ def save_text(
             commit_notes(workspace, [NoteEdit(name, note.raw, data, "edit")], recorder)
         return data != note.raw
 
-    return repeat_on_conflict(save)
+    return retried(save)
 
 
 def replace_text(raw: bytes, text: str, path: str) -> bytes:

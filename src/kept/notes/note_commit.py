@@ -1,30 +1,26 @@
 """Writes notes: one commit has the notes and the lines of the history that tell who changed them, and why.
 
 Callers read notes and plan edits, without writing anything; a preview is a plan that is not committed. If another
-process was faster, they plan again: see `repeat_on_conflict`.
+process was faster, they plan again: see `retried` in `storage.contract`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from kept.base.digest import digest_bytes
 from kept.base.values import frozen
 from kept.errors import KeptError, StorageConflict
 from kept.notes.history.note_change import Author, ChangeKind, NoteChange
-from kept.notes.history.note_history import NoteHistory, open_history
+from kept.notes.history.note_history import NoteHistory
 from kept.storage.contract import ABSENT, Change, Move, Remove, Write, version_of
 
 if TYPE_CHECKING:
     from kept.base.clock import Clock
     from kept.config import Config
     from kept.notes.workspace import Workspace
-
-T = TypeVar("T")
-_PATIENCE_S = 30.0
 
 
 @frozen
@@ -88,7 +84,7 @@ def open_recorder(
     """Return the recorder for changes by an author, or None if the settings turn the history off."""
     if not config.agent.history.enabled:
         return None
-    return HistoryRecorder(open_history(config, workspace, clock), author, why)
+    return HistoryRecorder(NoteHistory(config, workspace, clock), author, why)
 
 
 def python_author(config: Config) -> Author:
@@ -135,14 +131,3 @@ def _ordered(changes: list[Change]) -> list[Change]:
     """Return what is added first, then the notes, and last what is removed: a storage that fails on the way can take
     back additions."""
     return sorted(changes, key=lambda change: isinstance(change, Remove))
-
-
-def repeat_on_conflict(act: Callable[[], T]) -> T:
-    """Read, plan and commit; again if another process changed what was read. It is never the same one that loses."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            return act()
-        except StorageConflict:
-            if time.monotonic() > deadline:
-                raise

@@ -13,10 +13,10 @@ from kept.base.clock import Clock
 from kept.base.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
-from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, StorageConflict, WorkspaceError
+from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, StorageConflict
 from kept.notes.daily import DailyNotes, find_daily, get_daily_notes
-from kept.notes.fact_match import find_near_facts, may_be_fact, sort_near
-from kept.notes.note_commit import Committed, HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
+from kept.notes.fact_match import find_near_facts, match_notes, may_be_fact, sort_near
+from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
 from kept.notes.note_text import decode, encoding_of
 from kept.notes.workspace import (
     LONG_TERM,
@@ -29,7 +29,7 @@ from kept.notes.workspace import (
     require_tool_may_write,
     show_path,
 )
-from kept.storage.contract import ABSENT, Change, Write
+from kept.storage.contract import ABSENT, Change, Write, retried
 
 if TYPE_CHECKING:
     from kept.notes.history.note_change import NoteChange
@@ -84,24 +84,23 @@ class NoteWriter:
     by_tool: bool = False
     recorder: HistoryRecorder | None = None
 
-    def write(self, addition: Addition, near: Iterable[NearFact] = ()) -> Written:
-        """Write a text to its note. ``near`` has lines of other notes that it repeats or seems to change."""
-        plan, committed = self.commit(addition, near)
-        return replace(plan.written, degraded=committed.notices)
-
     def commit(
         self, addition: Addition, near: Iterable[NearFact] = (), *, also: Also | None = None
-    ) -> tuple[NotePlan, Committed]:
-        """Write a text, and in the same commit what ``also`` returns."""
+    ) -> tuple[Written, tuple[NoteChange, ...]]:
+        """Write a text to its note, and in the same commit what ``also`` returns. Return the history's changes too.
 
-        def write() -> tuple[NotePlan, Committed]:
+        ``near`` has lines of other notes that the text repeats or seems to change.
+        """
+
+        def write() -> tuple[Written, tuple[NoteChange, ...]]:
             plan = self.plan(addition, near)
             if not plan.edits and also is None:
-                return plan, Committed()
+                return plan.written, ()
             recorder = self.recorder if plan.edits else None
-            return plan, commit_notes(self.workspace, plan.edits, recorder, also=also or (lambda _: ()))
+            committed = commit_notes(self.workspace, plan.edits, recorder, also=also or (lambda _: ()))
+            return replace(plan.written, degraded=committed.notices), committed.changes
 
-        return repeat_on_conflict(write)
+        return retried(write)
 
     def plan(self, addition: Addition, near: Iterable[NearFact] = ()) -> NotePlan:
         """Return what writing a text would change."""
@@ -129,38 +128,27 @@ class NoteWriter:
         With ``folder``, that of a project or a person, these are the log and MEMORY.md in it, and a name without a
         folder is a note there.
         """
+        heading = opening = ""
         if to == "daily":
-            return self._plan_daily(text, folder, compare)
-        if to == "memory":
+            daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
+            now = self.clock.now()
+            # Obsidian shows the name of a file above its text.
+            heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
+            path = find_daily(self.workspace, now.date(), daily) or daily.name(now.date())
+            if self.workspace.layout == "vault":
+                _writable(self.workspace, path)
+        elif to == "memory":
             text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
             path = f"{folder}/MEMORY.md" if folder else _memory_name(self.workspace)
             opening = "# Memory\n"
         else:
             is_plain_name = folder and "/" not in to and os.sep not in to
             path = _writable(self.workspace, f"{folder}/{to}" if is_plain_name else to)
-            opening = ""
-        self._require_allowed(path, to)
-        return self._plan_entry(path, text, opening=opening, compare=compare)
-
-    def _require_allowed(self, path: str, shown: str) -> None:
         if self.by_tool:
-            require_tool_may_write(self.workspace, path, shown)
+            require_tool_may_write(self.workspace, path, to)
+        return self._plan_entry(path, text, opening=opening, heading=heading, compare=compare)
 
-    def _plan_daily(self, text: str, folder: str | None, compare: Comparison | None) -> NotePlan:
-        """Append to the log of the day."""
-        daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
-        now = self.clock.now()
-        # Obsidian shows the name of a file above its text.
-        heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
-        path = find_daily(self.workspace, now.date(), daily) or daily.name(now.date())
-        if self.workspace.layout == "vault":
-            _writable(self.workspace, path)
-        self._require_allowed(path, "daily")
-        return self._plan_entry(path, text, heading=heading, opening=opening, compare=compare)
-
-    def _plan_entry(
-        self, path: str, text: str, *, opening: str, heading: str = "", compare: Comparison | None = None
-    ) -> NotePlan:
+    def _plan_entry(self, path: str, text: str, *, opening: str, heading: str, compare: Comparison | None) -> NotePlan:
         """Append a text, set apart from the text before it. If ``compare`` finds the same line in a note, nothing is
         written, and that line is returned."""
         try:
@@ -177,16 +165,15 @@ class NoteWriter:
         # A note that the caller named gets the line even if another note has it.
         if near and near[0].relation == "repeats" and (heading or near[0].path == path):
             return NotePlan(Written(near[0].path, near[0].start_line, near[0].end_line, is_new=False, near=near))
-        entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path))
-        if raw:
-            lead = blank_lines(before, entry, ends_line=before.endswith("\n") and not is_half_ended)
-        else:
+        ends_line = before.endswith("\n") and not is_half_ended
+        lead, entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path), ends_line=ends_line)
+        if not raw:
             lead = opening + "\n" if opening else ""
-        data = f"{lead}{entry.text}\n".encode(codec)
+        data = f"{lead}{entry}\n".encode(codec)
         if len(old) + len(data) > self.max_bytes:
             raise NoteTooLarge(f"{path}: with this it would have more than the limit of {self.max_bytes:,} bytes.")
         first = before.count("\n") + lead.count("\n") + 1
-        written = Written(path, first, first + entry.text.count("\n"), near=near)
+        written = Written(path, first, first + entry.count("\n"), near=near)
         return NotePlan(written, (NoteEdit(path, raw, old + data, "add"),))
 
 
@@ -207,13 +194,8 @@ def find_near(
     daily = get_daily_notes(workspace)
     near = find_near_facts(text, before, path, is_log=daily.find_day(path) is not None, is_own=True)
     names = [_memory_name(workspace), *([f"{folder}/MEMORY.md"] if folder else [])]
-    for name in names:
-        try:
-            if name != path:
-                note = workspace.read(name, max_bytes=max_bytes).text
-                near += find_near_facts(text, note, name, is_log=False, is_own=True)
-        except WorkspaceError:
-            continue  # a note that cannot be read is no reason not to write another
+    others = [name for name in names if name != path]
+    near += match_notes(workspace, text, others, max_bytes=max_bytes, is_own=True)
     near += [fact for fact in known if fact.citation not in {other.citation for other in near}]
     return sort_near(near)
 
@@ -297,43 +279,30 @@ _ITEM = re.compile(r"([-*+]) ")
 _RULE = re.compile(r"(?:(?:-\s*){3,}|(?:\*\s*){3,}|(?:_\s*){3,}|=+\s*)$")
 
 
-@frozen
-class NoteEntry:
-    text: str
-    """What to append, without the end of its last line."""
-    rule: bool = False
-    """True if a rule has to separate it from the text above it."""
-    tight: bool = False
-    """True if it continues a list, without a blank line."""
-
-
-def plan_entry(before: str, text: str, *, heading: str = "", ruled: bool = True) -> NoteEntry:
-    """Return how to append a text to a note that reads ``before``.
+def plan_entry(before: str, text: str, *, heading: str, ruled: bool, ends_line: bool) -> tuple[str, str]:
+    """Return how to append a text to a note that reads ``before``: what sets it apart, and the entry.
 
     An entry with a ``heading`` goes under the last heading of the note if that is the same. A single line continues a
     list that ends the note. Any other text is separated by a rule, because a blank line alone would make it part of
-    the passage above. ``ruled=False`` is for a note that is cut at each paragraph anyway.
+    the passage above. ``ruled=False`` is for a note that is cut at each paragraph anyway. ``ends_line`` tells whether
+    the last line of the note is whole.
     """
+    is_tight, marker = False, "" if heading else _list_marker(before)
     if heading:
-        if _last_heading(before) != heading:
-            return NoteEntry(f"{heading}\n\n{text}")
-    elif marker := _list_marker(before):
-        if _ITEM.match(text) and not _RULE.match(text):
-            return NoteEntry(text, tight=True)
-        if "\n" not in text and not _HEADING.match(text):
-            return NoteEntry(f"{marker} {text}", tight=True)
-    return NoteEntry(text, rule=ruled and _needs_rule(before, text))
-
-
-def _needs_rule(before: str, text: str) -> bool:
+        headings = (line.rstrip() for line in reversed(before.split("\n")) if _HEADING.match(line))
+        if next(headings, "") != heading:
+            text, ruled = f"{heading}\n\n{text}", False
+    elif marker and _ITEM.match(text) and not _RULE.match(text):
+        is_tight = True
+    elif marker and "\n" not in text and not _HEADING.match(text):
+        is_tight, text = True, f"{marker} {text}"
     last = before.rstrip().rpartition("\n")[2]
-    return bool(last.strip()) and not any(
-        (_HEADING.match(last), _RULE.match(last), _HEADING.match(text), _RULE.match(text))
-    )
-
-
-def _last_heading(text: str) -> str:
-    return next((line.rstrip() for line in reversed(text.split("\n")) if _HEADING.match(line)), "")
+    has_end = not last or _HEADING.match(last) or _RULE.match(last) or _HEADING.match(text) or _RULE.match(text)
+    lead = "" if ends_line else "\n"
+    if is_tight:
+        return lead, text
+    lead += "" if ends_line and before.endswith("\n\n") else "\n"
+    return (lead if has_end or not ruled else f"{lead}{ENTRY_RULE}\n\n"), text
 
 
 def _list_marker(text: str) -> str:
@@ -343,11 +312,3 @@ def _list_marker(text: str) -> str:
             item = _ITEM.match(line)
             return item[1] if item and not _RULE.match(line) else ""
     return ""
-
-
-def blank_lines(before: str, entry: NoteEntry, *, ends_line: bool) -> str:
-    """Return the text between a note and the entry. ``ends_line``: the last line of the note is whole."""
-    lead = "" if ends_line else "\n"
-    if not entry.tight and not (ends_line and before.endswith("\n\n")):
-        lead += "\n"
-    return f"{lead}{ENTRY_RULE}\n\n" if entry.rule else lead

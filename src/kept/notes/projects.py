@@ -19,8 +19,9 @@ from kept.base.values import frozen
 from kept.base.visibility import PROJECT_MARKER, PROJECTS_FOLDER
 from kept.config.layers import check_agent_id
 from kept.errors import ConfigError, NotFound, UsageError, WorkspaceError
-from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
+from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
 from kept.notes.workspace import Workspace, has_projects, is_visible, list_names
+from kept.storage.contract import retried
 
 RESERVED = ("all", "none")
 """Words that mean something else where a project is named."""
@@ -181,7 +182,7 @@ def add_project(workspace: Workspace, project: Project, *, recorder: HistoryReco
         edit = NoteEdit(f"{project.folder}/{PROJECT_MARKER}", before, data, "edit")
         commit_notes(workspace, [edit], recorder)
 
-    repeat_on_conflict(write)
+    retried(write)
 
 
 def check_project_name(name: str) -> str:

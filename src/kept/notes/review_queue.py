@@ -37,7 +37,7 @@ from kept.errors import (
     WorkspaceError,
 )
 from kept.notes.history.note_change import Author, NoteChange, utc_text
-from kept.notes.history.note_history import NoteHistory, open_history
+from kept.notes.history.note_history import NoteHistory
 from kept.notes.line_edit import digest_of_lines
 from kept.notes.note_commit import HistoryRecorder, open_recorder
 from kept.notes.note_writer import Addition, NotePlan, NoteWriter
@@ -165,7 +165,7 @@ class ReviewQueue:
 
     @property
     def history(self) -> NoteHistory:
-        return open_history(self._config, self.workspace, self.clock)
+        return NoteHistory(self._config, self.workspace, self.clock)
 
     def recorder(self, by: Author, *, why: str = "") -> HistoryRecorder | None:
         """Return the recorder for changes by an author, or None if the history is off."""
@@ -331,10 +331,10 @@ class ReviewQueue:
             return [removal]
 
         try:
-            _, committed = writer.commit(addition, also=removing)
+            written, changes = writer.commit(addition, also=removing)
         except CitationMismatch as exc:
             raise NoteConflict(exc.message, hint="Nothing was changed. Reject it, or edit the note.") from exc
-        return ReviewResult(item, "edited" if is_edited else "accepted", committed.changes, committed.notices)
+        return ReviewResult(item, "edited" if is_edited else "accepted", changes, written.degraded)
 
 
 def _write(item: ReviewItem, expected: str) -> Write:
@@ -355,7 +355,7 @@ def write_for_agent(
         return propose(queue, addition, near=near, by=by, why=why)
     writer = NoteWriter(queue.workspace, queue.clock, queue.max_bytes, by_tool=True, recorder=recorder)
     if mode != "listed" or not writer.plan(addition, near).edits:
-        return writer.write(addition, near)
+        return writer.commit(addition, near)[0]
     queue.require_room()
     item = ReviewItem(new_id(), "written", utc_text(queue.clock.now()), "", by, why)
 
@@ -363,8 +363,8 @@ def write_for_agent(
         path = changes[0].path if changes else (addition.to or "")
         return [_write(replace(item, path=path, changes=tuple(change.id for change in changes)), ABSENT)]
 
-    plan, committed = writer.commit(addition, near, also=listing)
-    return replace(plan.written, degraded=committed.notices, review=item.id)
+    written, _ = writer.commit(addition, near, also=listing)
+    return replace(written, review=item.id)
 
 
 def propose(

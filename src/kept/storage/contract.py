@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from kept.base.digest import digest_bytes
 from kept.base.limits import printable_line
@@ -28,6 +29,8 @@ LOG_MARK = ".jsonl"
 OWN_FOLDER = ".kept/storage"
 """Folder of the storage itself. Nothing in it is a document."""
 MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 3_000
+_PATIENCE_S = 30.0
+T = TypeVar("T")
 
 
 # values
@@ -337,6 +340,18 @@ def check_name(name: str) -> None:
         raise PathRefused(f"{printable_line(name[:80])}…: the name is too long.")
     if name == OWN_FOLDER or name.startswith(OWN_FOLDER + "/"):
         raise PathRefused(f"{printable_line(name)}: a file of the storage itself.")
+
+
+def retried(act: Callable[[], T]) -> T:
+    """Return what ``act`` returns, which reads, plans and commits. It starts again if another process was faster: it is
+    never the same one that loses."""
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return act()
+        except StorageConflict:
+            if time.monotonic() > deadline:
+                raise
 
 
 def check_version(path: str, version: str, expected: str | None) -> None:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from kept.base.clock import new_id
-from kept.errors import StorageConflict, WorkspaceError
+from kept.errors import DocumentNotFound, StorageConflict, WorkspaceError
 from kept.storage.contract import ABSENT, Storage, Write
 
 MACHINE_ID = "machine-id"
 
 
-def find_machine(home: Storage) -> str:
-    """Return the name of this machine; empty if it has none yet."""
-    try:
-        name = home.documents.read(MACHINE_ID, max_bytes=64).data.strip().decode("utf-8", "replace")
-    except WorkspaceError:
-        return ""
-    return name if name.isascii() and name.isalnum() else ""
-
-
 def get_machine(home: Storage) -> str:
-    """Return the name of this machine. Give it one if it has none."""
-    name = find_machine(home)
-    if not name:
+    """Return the name of this machine. Give it one if it has none, or one that is damaged."""
+    while True:
+        expected = None
         try:
-            home.commit([Write(MACHINE_ID, f"{new_id()}\n".encode(), ABSENT)])
-        except StorageConflict:  # another process was faster, or the file is damaged
-            if not find_machine(home):
-                home.commit([Write(MACHINE_ID, f"{new_id()}\n".encode())])
-        name = find_machine(home)
-    return name
+            name = home.documents.read(MACHINE_ID, max_bytes=64).data.strip()
+            if name.isalnum():  # ASCII, of bytes
+                return name.decode()
+        except DocumentNotFound:
+            expected = ABSENT
+        except WorkspaceError:
+            pass
+        with suppress(StorageConflict):  # another process was faster
+            home.commit([Write(MACHINE_ID, f"{new_id()}\n".encode(), expected)])

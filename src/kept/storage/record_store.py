@@ -17,14 +17,24 @@ from kept.base.json_values import read_value, to_tree
 from kept.base.limits import strict_json
 from kept.base.values import frozen
 from kept.errors import DocumentNotFound, KeptError, StorageConflict
-from kept.storage.contract import ABSENT, START, Append, Change, Document, Lease, LogPosition, Rewrite, Storage, Write
+from kept.storage.contract import (
+    ABSENT,
+    START,
+    Append,
+    Change,
+    Document,
+    Lease,
+    LogPosition,
+    Rewrite,
+    Storage,
+    Write,
+    retried,
+)
 
 T = TypeVar("T")
 
 DAMAGED_ENDING = ".damaged"
 VERSION = 1
-_ATTEMPTS = 100
-"""Every failed attempt means that another process succeeded, so this is the number of others that may be faster."""
 
 
 @frozen
@@ -39,14 +49,6 @@ class Fault:
     def __str__(self) -> str:
         position = "" if self.line is None else f", line {self.line}"
         return f"{self.name}{position}: {self.reason}"
-
-
-def retried(act: Callable[[], T]) -> T:
-    """Return what ``act`` returns, which reads, plans and commits. It starts again if another process was faster."""
-    for _ in range(_ATTEMPTS):
-        with suppress(StorageConflict):
-            return act()
-    return act()
 
 
 class RecordLog(Generic[T]):

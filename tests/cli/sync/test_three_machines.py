@@ -49,7 +49,7 @@ class ThreeMachines(RuleBasedStateMachine):
     def add_to_the_day(self, machine, minute):
         now = dt.datetime(2026, 11, 16, 9, 30 + minute).astimezone()
         workspace = Workspace.at(str(self.machines[machine].workspace))
-        NoteWriter(workspace, FrozenClock(now), 1_000_000).write(Addition(self.new_word(), "daily"))
+        NoteWriter(workspace, FrozenClock(now), 1_000_000).commit(Addition(self.new_word(), "daily"))
 
     @rule(machine=MACHINES, note=NOTES)
     def append_a_line(self, machine, note):

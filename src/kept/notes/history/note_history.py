@@ -17,8 +17,9 @@ from kept.base.values import frozen
 from kept.base.wording import plural
 from kept.errors import DocumentNotFound, HistoryDamaged, NotFound
 from kept.notes.history.note_change import Author, ChangeKind, NoteChange, format_change, parse_change, utc_text
-from kept.storage.contract import Append, Change, LogLine, LogPosition, Storage, Write
+from kept.storage.contract import Append, Change, LogLine, LogPosition, Write
 from kept.storage.machine import get_machine
+from kept.storage.open import open_home
 
 if TYPE_CHECKING:
     from kept.config import Config
@@ -40,11 +41,11 @@ _MIN_PREFIX = 4
 class NoteHistory:
     """History of the notes of one workspace. A line that cannot be read is skipped, so the rest is still served."""
 
-    def __init__(self, workspace: Workspace, home: Storage, clock: Clock) -> None:
+    def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
         self.workspace = workspace
         self.clock = clock
         self.storage = workspace.storage
-        self._home = home
+        self._home = open_home(config)
         self._machine = ""
 
     # lines
@@ -219,12 +220,6 @@ def last_state(changes: Sequence[NoteChange], path: str) -> str | None:
     """Return the hash of a note after the latest of its changes, or None if there was no note."""
     latest = max(changes, key=lambda change: change.time, default=None)
     return None if latest is None else state_after(latest, path)
-
-
-def open_history(config: Config, workspace: Workspace, clock: Clock) -> NoteHistory:
-    from kept.storage.open import open_home
-
-    return NoteHistory(workspace, open_home(config), clock)
 
 
 # checking

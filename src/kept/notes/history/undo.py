@@ -9,8 +9,8 @@ from kept.errors import NoteConflict, NoteNotFound, NotFound
 from kept.notes.history.line_changes import LinesOverlap, take_back
 from kept.notes.history.note_change import Author, NoteChange
 from kept.notes.history.note_history import NoteHistory
-from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes, repeat_on_conflict
-from kept.storage.contract import Change
+from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
+from kept.storage.contract import Change, retried
 
 
 @frozen
@@ -183,4 +183,4 @@ def undo_changes(
         committed = commit_notes(history.workspace, edits, recorder, also=lambda _: also)
         return UndoResult(tuple(changes), tuple(edits), committed.changes, (*degraded, *committed.notices))
 
-    return repeat_on_conflict(undo)
+    return retried(undo)

@@ -13,8 +13,7 @@ from kept.base.digest import digest_bytes
 from kept.errors import KeptError
 from kept.notes.history.note_change import ChangeKind, NoteChange, parse_change
 from kept.notes.history.note_history import NoteHistory, last_state, state_after
-from kept.notes.note_commit import repeat_on_conflict
-from kept.storage.contract import START, LogPosition
+from kept.storage.contract import START, LogPosition, retried
 
 _FEW = 8
 """Number of notes up to which each is searched for in the lines. For more, all lines are read once."""
@@ -64,7 +63,7 @@ class UnseenChanges:
         removed = list(removed)
         if self._by_path is None and (is_first or present is not None or len(notes) + len(removed) > _FEW):
             self._by_path = {}
-        return repeat_on_conflict(lambda: self._record(notes, list(removed), is_first, present))
+        return retried(lambda: self._record(notes, list(removed), is_first, present))
 
     def _record(self, notes: Mapping[str, str], removed: list[str], is_first: bool, present: Set[str] | None) -> int:
         log, storage = self.history.own_log(), self.history.storage
