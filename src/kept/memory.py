@@ -221,7 +221,7 @@ class Memory:
             written = write_for_agent(self._review_queue(), addition, near=near, by=by, why=why)
         else:
             recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why)
-            writer = NoteWriter(self.workspace, self.clock, self.settings.max_file_bytes, recorder=recorder)
+            writer = NoteWriter(self.workspace, self.clock.now(), self.settings.max_file_bytes, recorder=recorder)
             written, _ = writer.commit(addition, near)
         return written
 

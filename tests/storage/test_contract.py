@@ -132,14 +132,6 @@ def test_a_commit_makes_all_its_changes_or_none(storage):
     assert lines(storage, "log.jsonl") == [b"x", b"y"]
 
 
-def test_the_same_commit_again_returns_the_first_receipt(storage):
-    first = storage.commit([Append("log.jsonl", [b"x"]), Write("a.md", b"1")], commit_id="message 17")
-    assert storage.commit([Append("log.jsonl", [b"x"]), Write("a.md", b"1")], commit_id="message 17") == first
-    assert lines(storage, "log.jsonl") == [b"x"]
-    storage.commit([Append("log.jsonl", [b"x"])], commit_id="message 18")
-    assert lines(storage, "log.jsonl") == [b"x", b"x"]
-
-
 def test_a_commit_without_changes_changes_nothing(storage):
     assert storage.commit([]).versions == {}
     assert texts(storage) == {}

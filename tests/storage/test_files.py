@@ -344,7 +344,7 @@ def test_a_missing_root_is_empty_and_made_by_the_first_commit(root, storage):
     assert (root / "a.md").stat().st_mode & 0o777 == 0o600
 
 
-# leases and receipts
+# leases
 
 
 def test_a_frozen_holder_cannot_write_after_its_successor(root, storage):
@@ -362,13 +362,3 @@ def test_a_lease_ends_with_its_process(storage):
     assert run_until(99, lambda: storage.lease("gateway", wait_s=0).__enter__())
     with storage.lease("gateway", wait_s=0) as lease:
         assert lease.number == 2
-
-
-def test_receipts_are_kept_for_a_month(root, storage):
-    storage.commit([Append("s.jsonl", [b"1"])], commit_id="first")
-    (today,) = os.listdir(root / OWN_FOLDER / "receipts")
-    os.rename(root / OWN_FOLDER / "receipts" / today, root / OWN_FOLDER / "receipts/2020-01-01")
-    storage.commit([Append("s.jsonl", [b"1"])], commit_id="first")
-    assert len(list(storage.logs.read("s.jsonl"))) == 1
-    storage.commit([Append("s.jsonl", [b"2"])], commit_id="second")
-    assert os.listdir(root / OWN_FOLDER / "receipts") == [today]

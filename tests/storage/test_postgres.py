@@ -184,7 +184,7 @@ def test_roots_and_schemas_have_nothing_to_do_with_each_other(postgres, database
         PostgresStorage(other, "workspace:ada"),
     ]
     for number, storage in enumerate(storages):
-        storage.commit([Write("a.md", b"%d" % number), Append("s.jsonl", [b"%d" % number])], commit_id="same")
+        storage.commit([Write("a.md", b"%d" % number), Append("s.jsonl", [b"%d" % number])])
     assert [storage.documents.read("a.md").data for storage in storages] == [b"0", b"1", b"2"]
     assert [lines(storage) for storage in storages] == [[b"0"], [b"1"], [b"2"]]
     other.close()

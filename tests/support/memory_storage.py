@@ -45,17 +45,14 @@ class MemoryStorage:
     def __init__(self):
         self.documents, self.logs = MemoryDocuments({}), MemoryLogs({})
         self._changed = threading.Condition()
-        self._receipts: dict[str, Receipt] = {}
         self._leases: dict[str, Lease] = {}
         self._numbers = itertools.count(1)
 
-    def commit(self, changes, *, lease=None, commit_id=""):
+    def commit(self, changes, *, lease=None):
         check_changes(changes)
         with self._changed:
             if lease is not None and self._leases.get(lease.name) is not lease:
                 raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
-            if commit_id in self._receipts:
-                return self._receipts[commit_id]
             documents, logs = MemoryDocuments(dict(self.documents.files)), MemoryLogs(dict(self.logs.files))
             stamp = next(self._numbers), time.time_ns()
             receipt = Receipt({}, {})
@@ -67,8 +64,6 @@ class MemoryStorage:
                 else:
                     receipt.versions.update(take_away(logs if is_log(change.path) else documents, change))
             self.documents.files, self.logs.files = documents.files, logs.files
-            if commit_id:
-                self._receipts[commit_id] = receipt
             return receipt
 
     def exists(self):

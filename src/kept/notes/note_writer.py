@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -9,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kept.base.clock import Clock
 from kept.base.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
@@ -79,7 +79,8 @@ class NoteWriter:
     """Adds texts to the notes of a workspace. ``by_tool`` refuses the files that belong to the person."""
 
     workspace: Workspace
-    clock: Clock
+    now: dt.datetime
+    """When it is said: the day of a log, and the time above an entry."""
     max_bytes: int
     by_tool: bool = False
     recorder: HistoryRecorder | None = None
@@ -131,7 +132,7 @@ class NoteWriter:
         heading = opening = ""
         if to == "daily":
             daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
-            now = self.clock.now()
+            now = self.now
             # Obsidian shows the name of a file above its text.
             heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
             path = find_daily(self.workspace, now.date(), daily) or daily.name(now.date())

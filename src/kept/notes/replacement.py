@@ -73,7 +73,7 @@ def plan_replacement(writer: NoteWriter, reference: FactReference, addition: Add
     note = workspace.read(path, max_bytes=writer.max_bytes)
     old = find_fact(note.text, reference)
     _require_other_words(old, text, reference)
-    line, since = _with_marks(text, old, writer.clock.now().date())
+    line, since = _with_marks(text, old, writer.now.date())
     lines = note.text.split("\n")[old.first_line - 1 : old.last_line]
     strike = LineEdit(
         path, old.first_line, old.last_line, digest_of_lines("\n".join(lines)), strike_lines(lines, since)

@@ -140,19 +140,6 @@ class ReviewResult:
     degraded: tuple[str, ...] = ()
 
 
-class TimeOfProposal:
-    """Clock that always returns the time of a proposal: an entry of a log goes to the day on which it was proposed."""
-
-    def __init__(self, item: ReviewItem) -> None:
-        self._when = item.when
-
-    def now(self) -> dt.datetime:
-        return self._when
-
-    def time_ns(self) -> int:
-        return int(self._when.timestamp() * 1_000_000_000)
-
-
 class ReviewQueue:
     """Writes of agents that wait for a person, in one workspace. Several processes may review at once."""
 
@@ -236,7 +223,7 @@ class ReviewQueue:
                 return ReviewPreview(diff, "This change was taken back already.")
             return ReviewPreview(diff, "" if changes else "The history lacks this change.")
         try:
-            plan = self.plan(item.addition, clock=TimeOfProposal(item))
+            plan = self.plan(item.addition, now=item.when)
         except KeptError as exc:
             return ReviewPreview("", exc.message, is_conflict=True)
         if not plan.edits:
@@ -245,10 +232,10 @@ class ReviewQueue:
         return ReviewPreview(diff_versions(first.before, first.after, first.path, first.path))
 
     def plan(
-        self, addition: Addition, *, clock: Clock, by_tool: bool = False, near: Iterable[NearFact] = ()
+        self, addition: Addition, *, now: dt.datetime, by_tool: bool = False, near: Iterable[NearFact] = ()
     ) -> NotePlan:
         """Return what an addition would write."""
-        return NoteWriter(self.workspace, clock, self.max_bytes, by_tool).plan(addition, near)
+        return NoteWriter(self.workspace, now, self.max_bytes, by_tool).plan(addition, near)
 
     def _find_changes(self, item: ReviewItem) -> Sequence[NoteChange]:
         """Return the changes of an item, newest first."""
@@ -324,7 +311,7 @@ class ReviewQueue:
         recorder = self.recorder(
             replace(item.by, person=person.person), why=f"{reason}: {item.why}" if item.why else reason
         )
-        writer = NoteWriter(self.workspace, TimeOfProposal(item), self.max_bytes, recorder=recorder)
+        writer = NoteWriter(self.workspace, item.when, self.max_bytes, recorder=recorder)
 
         def removing(_: Sequence[NoteChange]) -> Sequence[Change]:
             self._get(item.id)  # raises if somebody has decided meanwhile
@@ -353,7 +340,7 @@ def write_for_agent(
     # Without a history, a listed write could not be taken back.
     if _is_persons_own(addition) or mode == "proposed" or (mode == "listed" and recorder is None):
         return propose(queue, addition, near=near, by=by, why=why)
-    writer = NoteWriter(queue.workspace, queue.clock, queue.max_bytes, by_tool=True, recorder=recorder)
+    writer = NoteWriter(queue.workspace, queue.clock.now(), queue.max_bytes, by_tool=True, recorder=recorder)
     if mode != "listed" or not writer.plan(addition, near).edits:
         return writer.commit(addition, near)[0]
     queue.require_room()
@@ -376,7 +363,7 @@ def propose(
     is_own = _is_persons_own(addition)
     addition = replace(addition, text=redact(addition.text), replaces=_with_digest(queue, addition.replaces))
     try:
-        plan = queue.plan(addition, clock=queue.clock, by_tool=not is_own, near=near)
+        plan = queue.plan(addition, now=queue.clock.now(), by_tool=not is_own, near=near)
     except PathRefused:
         if is_own:
             raise refusal(addition.to or addition.replaces or "") from None

@@ -100,12 +100,7 @@ class _NoteFinder:
             chosen = self.choose_notes(folder, names)
             if not rules.enter(folder, names):
                 return chosen
-            tests_files = rules.may_match_notes(folder)
-            return [
-                name
-                for name in chosen
-                if not (names[name] or tests_files) or not rules.is_ignored(folder, name, is_folder=names[name])
-            ]
+            return [name for name in chosen if not rules.is_ignored(folder, name, is_folder=names[name])]
 
         return choose
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from kept.base.limits import is_utf8, text_or_empty
-from kept.base.values import frozen
 from kept.errors import NoteNotFound, WorkspaceError
 from kept.notes.daily import DAILY_NOTE, DEFAULT_DAILY_NOTES, ISO, DailyNotes, FormatRefused, parse_format
 from kept.notes.workspace import IGNORE_FILES, Workspace, has_control_characters, is_visible, list_names
@@ -121,24 +121,11 @@ _MAX_STARS = 4
 power of its '*'; the file may be a stranger's."""
 
 
-@frozen
-class Patterns:
-    """Patterns of one folder, the last one first: it decides. Each has a regular expression, and whether what matches
-    is left out."""
-
-    for_folders: tuple[tuple[re.Pattern[str], bool], ...]
-    for_files: tuple[tuple[re.Pattern[str], bool], ...]
-    """Those that can match the name of a note."""
-
-    def decide(self, path: str, *, is_folder: bool) -> bool | None:
-        """Return whether a path, relative to the folder, is left out; None if no pattern matches it.
-
-        The path of a folder ends in '/'.
-        """
-        for regex, is_left_out in self.for_folders if is_folder else self.for_files:
-            if any(_is_exact(match, path) for match in regex.finditer(path)):
-                return is_left_out
-        return None
+_Patterns = tuple[tuple[re.Pattern[str], bool], ...]
+"""Patterns of one folder, the last one first: it decides. Each has a regular expression, and whether what matches is
+left out."""
+_Chain = tuple[tuple[int, _Patterns], ...]
+"""Patterns for one folder, those of its parents first. The number is the length of the path before which they apply."""
 
 
 def _is_exact(match: re.Match[str], path: str) -> bool:
@@ -150,10 +137,6 @@ def _is_exact(match: re.Match[str], path: str) -> bool:
     if match.lastgroup is not None:
         return match.start(match.lastgroup) == len(path) - 1
     return not (match.end() == len(path) and path.endswith("/"))
-
-
-_Chain = tuple[tuple[int, Patterns], ...]
-"""Patterns for one folder, those of its parents first. The number is the length of the path before which they apply."""
 
 
 def is_ignored(workspace: Workspace, name: str) -> bool:
@@ -186,17 +169,11 @@ class IgnoreRules:
         chain = self._chains.get(folder.rpartition("/")[0], ()) if folder else ()
         lead = f"{folder}/" if folder else ""
         text = "\n".join(filter(None, (self._read(lead + name) for name in IGNORE_FILES if name in names)))
-        patterns = _compile(text, self._workspace.endings) if text else None
-        if patterns is not None:
+        if patterns := _compile(text):
             chain = (*chain, (len(lead), patterns))
         if chain:
             self._chains[folder] = chain
         return bool(chain or self._templates)
-
-    def may_match_notes(self, folder: str) -> bool:
-        """Return whether a pattern for this folder can match the name of a note. Most can only match other files."""
-        has_template = any(path.rpartition("/")[0] == folder for path in self._templates)
-        return has_template or any(patterns.for_files for _, patterns in self._chains.get(folder, ()))
 
     def is_ignored(self, folder: str, name: str, *, is_folder: bool) -> bool:
         """Return whether a file or folder is left out. Its parents are not."""
@@ -205,9 +182,10 @@ class IgnoreRules:
             return True
         path += "/" if is_folder else ""
         for start, patterns in reversed(self._chains.get(folder, ())):
-            is_left_out = patterns.decide(path[start:], is_folder=is_folder)
-            if is_left_out is not None:
-                return is_left_out
+            below = path[start:]
+            for regex, is_left_out in patterns:
+                if any(_is_exact(match, below) for match in regex.finditer(below)):
+                    return is_left_out
         return False
 
     def _read(self, path: str) -> str:
@@ -225,39 +203,18 @@ class IgnoreRules:
 
 
 @lru_cache(maxsize=256)
-def _compile(text: str, endings: tuple[str, ...]) -> Patterns | None:
-    """Return the patterns of a text, or None if it has none. The library is imported only if there are some."""
+def _compile(text: str) -> _Patterns:
+    """Return the patterns of a text. The library is imported only if there are some."""
     lines = [line for line in text.split("\n") if line.strip() and not line.startswith("#")]
-    known = [(line, *pattern) for line in reversed(lines) for pattern in _read_pattern(line)]
-    if not known:
-        return None
-    return Patterns(
-        for_folders=tuple((regex, is_left_out) for _, regex, is_left_out in known),
-        for_files=tuple(
-            (regex, is_left_out) for line, regex, is_left_out in known if _may_match_note(line.rstrip(), endings)
-        ),
-    )
-
-
-def _read_pattern(line: str) -> list[tuple[re.Pattern[str], bool]]:
-    """Return the regular expression of a line and whether it leaves out. Empty if git could not read it either."""
-    if _has_too_many_stars(line):
-        return []
+    if not lines:
+        return ()
     from pathspec import GitIgnoreSpec
 
-    try:
-        patterns = GitIgnoreSpec.from_lines([line]).patterns
-    except ValueError:
-        return []
-    return [(item.regex, item.include) for item in patterns if item.regex is not None and item.include is not None]
-
-
-def _may_match_note(line: str, endings: tuple[str, ...]) -> bool:
-    """Return whether a pattern can match the name of a note. Most cannot: `build/`, `*.log`."""
-    if line.endswith("/"):
-        return False
-    literal = re.split(r"[*?\]\\]", line)[-1].lower()
-    return any(ending.endswith(literal) or literal.endswith(ending) for ending in endings)
+    patterns: list[Any] = []
+    for line in reversed(lines):
+        with suppress(ValueError):  # git could not read it either
+            patterns += [] if _has_too_many_stars(line) else GitIgnoreSpec.from_lines([line]).patterns
+    return tuple((item.regex, item.include) for item in patterns if item.regex and item.include is not None)
 
 
 def _has_too_many_stars(line: str) -> bool:

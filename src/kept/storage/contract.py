@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -197,15 +196,6 @@ class Receipt:
     ends: Mapping[str, LogPosition]
     """End of each log that it appended to or rewrote."""
 
-    def to_json(self) -> bytes:
-        ends = {name: position.offset for name, position in self.ends.items()}
-        return json.dumps({"versions": dict(self.versions), "ends": ends}).encode()
-
-    @classmethod
-    def from_json(cls, data: bytes) -> Receipt:
-        fields = json.loads(data)
-        return cls(fields["versions"], {name: LogPosition(offset) for name, offset in fields["ends"].items()})
-
 
 # the protocol
 
@@ -267,8 +257,8 @@ class Storage(Protocol):
     @property
     def logs(self) -> Logs: ...
 
-    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None, commit_id: str = "") -> Receipt:
-        """Make all changes or none. The same ``commit_id`` again returns the first receipt and changes nothing.
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Receipt:
+        """Make all changes or none.
 
         Raise StorageConflict if a version or an end is not the expected one, LeaseLost, PathRefused for a name that is
         not allowed, or WriteFailed for a full or read-only disk. Nothing is changed then.

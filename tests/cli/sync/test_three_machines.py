@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from kept.notes.note_writer import Addition, NoteWriter
 from kept.notes.workspace import Workspace
-from kept.testing import FrozenClock
 from tests.support.sync_machines import connect_machines, settle
 
 pytestmark = pytest.mark.slow
@@ -49,7 +48,7 @@ class ThreeMachines(RuleBasedStateMachine):
     def add_to_the_day(self, machine, minute):
         now = dt.datetime(2026, 11, 16, 9, 30 + minute).astimezone()
         workspace = Workspace.at(str(self.machines[machine].workspace))
-        NoteWriter(workspace, FrozenClock(now), 1_000_000).commit(Addition(self.new_word(), "daily"))
+        NoteWriter(workspace, now, 1_000_000).commit(Addition(self.new_word(), "daily"))
 
     @rule(machine=MACHINES, note=NOTES)
     def append_a_line(self, machine, note):

@@ -4,7 +4,6 @@
     ROOT/.kept/history/changes.jsonl    a log: one line per entry
     ROOT/.kept/storage/lock             held by a process while it commits
     ROOT/.kept/storage/journal          a commit of several changes that is under way
-    ROOT/.kept/storage/receipts/DAY/    receipts of commits that have an id, for a month
     ROOT/.kept/storage/leases/          the number of the last holder of each lease
     ROOT/.kept/storage/generations/     how often lines of a log were blanked or rewritten
     ROOT/.kept/displaced/               documents: bytes that lost against another program's, or that a crash tore

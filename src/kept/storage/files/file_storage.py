@@ -52,7 +52,6 @@ from kept.storage.files.folders import find_state, opened_file, opened_folder, r
 from kept.storage.files.steps import JOURNAL, REWRITTEN, Step, Steps, make_receipt
 
 LOCK_WAIT_S = 30.0
-RECEIPT_DAYS = 30
 _RACY_NS = 50_000_000
 """A file that changed this shortly before a scan may change again without getting another time."""
 _BLOCK = 1 << 16
@@ -73,21 +72,15 @@ class FileStorage:
 
     # committing
 
-    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None, commit_id: str = "") -> Receipt:
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Receipt:
         check_changes(changes)
         with self._locked():
             if lease is not None:
                 self._require(lease)
-            if commit_id and (receipt := self._find_receipt(commit_id)):
-                return receipt
             steps = [self._resolve(change) for change in changes]
-            receipt = make_receipt(steps)
-            steps += [*self.logs.count_changes(steps)]
-            if commit_id:
-                steps.append(Step("write", self._receipt_path(commit_id), receipt.to_json()))
             if steps:
-                Steps(self.root).run(steps)
-            return receipt
+                Steps(self.root).run([*steps, *self.logs.count_changes(steps)])
+            return make_receipt(steps)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -138,32 +131,6 @@ class FileStorage:
         version = ABSENT if data is None else version_of(data)
         check_version(path, version, expected)
         return version
-
-    # receipts
-
-    def _find_receipt(self, commit_id: str) -> Receipt | None:
-        folder = f"{self.own_folder}/receipts"
-        for day in os.listdir(folder) if os.path.isdir(folder) else ():
-            raw = read_file(self.root, f"{OWN_FOLDER}/receipts/{day}/{_hashed(commit_id)}")
-            if raw is not None:
-                return Receipt.from_json(raw)
-        return None
-
-    def _receipt_path(self, commit_id: str) -> str:
-        """Return where to write a receipt. With the first one of a day, those of a month ago go."""
-        import datetime as dt
-
-        today = dt.datetime.now(dt.UTC).date()
-        folder = f"{self.own_folder}/receipts"
-        if not os.path.isdir(f"{folder}/{today}"):
-            self._make_own_folder(f"receipts/{today}")
-            import shutil
-
-            oldest = str(today - dt.timedelta(days=RECEIPT_DAYS))
-            for day in os.listdir(folder):
-                if day < oldest:
-                    shutil.rmtree(f"{folder}/{day}", ignore_errors=True)
-        return f"{OWN_FOLDER}/receipts/{today}/{_hashed(commit_id)}"
 
     # the folder itself
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -108,7 +109,7 @@ class Commit:
         if self._lease and found["lease"] != [(self._lease.number,)]:
             raise LeaseLost(f"Another process holds the lease '{self._lease.name}'.")
         return number, _Before(
-            receipt=Receipt.from_json(found["receipt"][0][0]) if found["receipt"] else None,
+            receipt=_read_receipt(found["receipt"][0][0]) if found["receipt"] else None,
             documents=dict(_pairs(found["documents"])),
             logs={row[0]: _Log(*row) for row in found["logs"]},
             log_versions=dict(_pairs(found["log_versions"])),
@@ -117,7 +118,7 @@ class Commit:
 
     def _keep(self, receipt: Receipt) -> list[tuple[str, dict[str, Any]]]:
         """Return the statements that keep a receipt, and drop those of a month ago."""
-        values = {"commit_id": self._commit_id, "receipt": receipt.to_json(), "days": RECEIPT_DAYS}
+        values = {"commit_id": self._commit_id, "receipt": _format_receipt(receipt), "days": RECEIPT_DAYS}
         return [
             ("INSERT INTO kept.receipts VALUES (%(root)s, %(commit_id)s, %(receipt)s)", values),
             (
@@ -126,6 +127,16 @@ class Commit:
                 values,
             ),
         ]
+
+
+def _format_receipt(receipt: Receipt) -> bytes:
+    ends = {name: position.offset for name, position in receipt.ends.items()}
+    return json.dumps({"versions": dict(receipt.versions), "ends": ends}).encode()
+
+
+def _read_receipt(data: bytes) -> Receipt:
+    fields = json.loads(data)
+    return Receipt(fields["versions"], {name: LogPosition(offset) for name, offset in fields["ends"].items()})
 
 
 def _needs_version(change: Change) -> bool:

@@ -60,14 +60,14 @@ class PostgresStorage:
         self.documents = PostgresDocuments(self)
         self.logs = PostgresLogs(self)
 
-    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None, commit_id: str = "") -> Receipt:
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Receipt:
         check_changes(changes)
         for change in changes:
             for name in targets_of(change):
                 require_text(name)
-        if not changes and not commit_id:
+        if not changes:
             return Receipt({}, {})
-        commit = Commit(self._database, self.get_root(), changes, lease, commit_id or new_id())
+        commit = Commit(self._database, self.get_root(), changes, lease, new_id())
         return self._database.repeat_if_lost(commit.run)
 
     def get_root(self) -> int:
