@@ -17,7 +17,7 @@ from kept.base.values import frozen
 from kept.base.wording import plural
 from kept.errors import DocumentNotFound, HistoryDamaged, NotFound
 from kept.notes.history.note_change import Author, ChangeKind, NoteChange, format_change, parse_change, utc_text
-from kept.storage.contract import Append, Change, LogLine, LogPosition, Write
+from kept.storage.contract import Append, Change, LogLine, LogPosition, Storage, Write
 from kept.storage.machine import get_machine
 from kept.storage.open import open_home
 
