@@ -15,7 +15,7 @@ from kept.base.visibility import Viewer
 from kept.config import Config, load_config
 from kept.errors import UsageError, WorkspaceMissing
 from kept.notes.workspace import Workspace
-from kept.search.memory_search import MemorySearch, SearchRequest, require_number, require_text
+from kept.search.memory_search import MemorySearch, require_number, require_text
 
 if TYPE_CHECKING:
     from kept.base.listings import Listing
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kept.notes.review_queue import ReviewQueue
     from kept.search.memory_notes import MemoryNotes
     from kept.search.memory_view import MemoryView
-    from kept.search.qmd import QmdBackend
     from kept.search.query_dates import When
     from kept.search.service import IndexService
 
@@ -75,11 +74,6 @@ class Memory:
         self.clock = clock or SystemClock()
         self._own_embedder = embedder
         self._limits = limits
-        self._qmd: QmdBackend | None = None
-        if self.settings.backend == "qmd":
-            from kept.search.qmd import QmdBackend
-
-            self._qmd = QmdBackend(config, self.workspace, self.clock)
 
     @classmethod
     def open(
@@ -314,8 +308,14 @@ class Memory:
         """Index and everything that maintains it. For Kept's own packages: its methods may change."""
         self._require_open()
         service: IndexService | None = vars(self).get("_service")
-        # Two threads may get here at once: setdefault is atomic, and the second service has opened nothing yet.
-        return service or vars(self).setdefault("_service", self._make_service())
+        if service is None:
+            from kept.search.service import IndexService
+
+            embedder, limits = self._own_embedder, self._limits
+            made = IndexService(self.config, self.workspace, self.clock, embedder=embedder, limits=limits)
+            # Two threads may get here at once: setdefault is atomic, and the second service has opened nothing yet.
+            service = vars(self).setdefault("_service", made)
+        return service
 
     def search(
         self,
@@ -356,11 +356,13 @@ class Memory:
         notes and messages of later days. A time in the query ("in October") ranks facts the same way, but leaves
         nothing out. `Hit.validity` tells when a fact holds.
         """
-        where = (source, path, session, session_key, channel, since, until, as_of, tags, project)
-        request = SearchRequest(query, max_results, min_score, *where, seen=seen, progress=progress)
         self.index_service.require_usable()
+        searches = self._searches()
         with timed("search") as measured:
-            result = self._searches().search(request)
+            filters = searches.make_filter(
+                source, path, session, session_key, channel, since, until, as_of, tags, project
+            )
+            result = searches.search(query, filters, max_results, min_score, seen, progress)
             measured["failed"] = bool(result.degraded)
         return result
 
@@ -386,8 +388,7 @@ class Memory:
 
         require_number("max_results", max_results, 1, None, whole=True)
         require_number("offset", offset, 0, None, whole=True)
-        request = SearchRequest(source=source, path=path, since=since, until=until, tags=tags)
-        filters = self._searches().make_filter(request)
+        filters = self._searches().make_filter(source, path, since=since, until=until, tags=tags)
         return list_files(
             self.index_service, filters, order=order, max_results=max_results, offset=offset, progress=progress
         )
@@ -400,23 +401,8 @@ class Memory:
         """Return the state of the index and its problems. Changes no note and no setting."""
         return self.index_service.status()
 
-    def _make_service(self) -> IndexService:
-        from kept.search.service import IndexService
-
-        return IndexService(
-            self.config,
-            self.workspace,
-            self.clock,
-            embedder=self._own_embedder,
-            limits=self._limits,
-            also_sync=self._qmd.sync if self._qmd else None,
-        )
-
     def _searches(self) -> MemorySearch:
-        self._require_open()
-        return MemorySearch(
-            self.config, self.workspace, self.clock, self.index_service, self.project, self.viewer, self._qmd
-        )
+        return MemorySearch(self.index_service, self.project, self.viewer)
 
     @property
     def visible(self) -> Filter:

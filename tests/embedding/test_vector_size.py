@@ -59,7 +59,7 @@ def test_new_notes_are_not_put_beside_vectors_of_another_size(opened, server, wo
     server.dims = 24
     write_file(workspace / "memory/c.md", "The lagoon is blue.\n")
     memory = opened()
-    report = memory.index_service.sync_background()
+    report = memory.index_service.sync(by_request=False)
     assert report.rebuilt == SIZE_CHANGED
     assert (report.indexed, report.pending) == (3, 0)
     assert is_healed(memory)

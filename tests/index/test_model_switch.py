@@ -56,7 +56,7 @@ def test_a_process_with_older_settings_does_not_undo_the_switch(tiny, services, 
     found = search(old, "cat on the mat")
     assert (len(found.hits) > 0, found.degraded[0].startswith("Searching by word only")) == (True, True)
     write_file(workspace / "memory/new.md", "the queen ran fast\n")
-    report = old.sync_background()
+    report = old.sync(by_request=False)
     assert (report.rebuilt, report.embedded, report.indexed) == (None, 0, 1)
     assert search(new, "cat").model == "tiny"
     later = services("multilingual")

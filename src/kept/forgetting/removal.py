@@ -251,7 +251,7 @@ class Removal:
     def _sync(self) -> bool:
         """Bring the index up to date, and close its connection. Return whether that worked."""
         try:
-            self.forgetting.service.sync_background()
+            self.forgetting.service.sync(by_request=False)
         except KeptError:
             return False
         finally:

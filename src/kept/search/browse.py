@@ -43,26 +43,12 @@ def list_period(
 
     started = time.perf_counter()
     daily = get_daily_notes(service.workspace)
-    (hits, total), degraded, is_fresh = service.sync_and_read(
-        lambda index: list_hits(index, filters, daily, max_results=max_results), progress
+    (hits, total), degraded = service.read(
+        lambda index: list_hits(index, filters, daily, max_results=max_results), progress=progress
     )
-    period = ListedPeriod(_zoned(filters.since_ms), _zoned(filters.until_ms), text, total)
-    return service.complete_result(SearchResult(tuple(hits), degraded, period=period), started, is_fresh=is_fresh)
-
-
-def describe_filter(filters: Filter) -> str:
-    """Return the time of a filter for people."""
-    from kept.search.query_dates import describe_period
-
-    return describe_period(_local(filters.since_ms), _local(filters.until_ms))
-
-
-def _local(timestamp_ms: int | None) -> dt.datetime | None:
-    return None if timestamp_ms is None else dt.datetime.fromtimestamp(timestamp_ms / 1000)
-
-
-def _zoned(timestamp_ms: int | None) -> dt.datetime | None:
-    return None if timestamp_ms is None else time_from_ms(timestamp_ms)
+    since, until = (None if ms is None else time_from_ms(ms) for ms in (filters.since_ms, filters.until_ms))
+    period = ListedPeriod(since, until, text, total)
+    return service.complete_result(SearchResult(tuple(hits), degraded, period=period), started)
 
 
 def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:

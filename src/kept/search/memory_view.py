@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kept.base.git_remote import normalise_remote, repository_keys
 from kept.base.limits import as_dict, text_or_empty
 from kept.base.listings import NoteLinks
-from kept.base.records import Filter, SearchResult
+from kept.base.records import Filter
 from kept.base.values import frozen
 from kept.base.visibility import (
     PRIVATE_FOLDER,
@@ -190,15 +190,6 @@ class MemoryView:
     def sees(self, path: str) -> bool:
         """Return whether a cited note or conversation is visible."""
         return not (self._hides_transcript(path) if is_transcript_citation(path) else self.is_hidden(path))
-
-
-def name_projects(result: SearchResult, config: Config, workspace: Workspace) -> SearchResult:
-    """Return a result in which the hits from conversations have their project."""
-    if all(hit.source == "memory" for hit in result.hits):
-        return result
-    transcripts = transcripts_by_project(config, workspace)
-    hits = tuple(replace(hit, project=hit.project or transcripts.get(hit.path)) for hit in result.hits)
-    return replace(result, hits=hits)
 
 
 HIDDEN_PROBLEM = "Part of the memory could not be read or indexed. 'kept doctor' on the machine says more."

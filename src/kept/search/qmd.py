@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, zip_longest
@@ -34,6 +34,7 @@ from kept.errors import BackendFailed, KeptError
 from kept.index.note_rows import note_timestamp_ms
 from kept.notes.daily import get_daily_notes
 from kept.notes.note_writer import read_passage
+from kept.notes.scan import Scan
 from kept.notes.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
 from kept.search.query import parse_query
 from kept.search.selection import make_snippet
@@ -48,14 +49,12 @@ MAX_OUTPUT_BYTES = 8_000_000
 _MAX_ERROR_BYTES = 4_000
 _INDEX_NAME = "kept"
 _STATE_FILE = "updated"
-_WORD = re.compile(r"\w+")
 _LINE_RANGE = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*\n")
 _RESULTS_PER_HIT = 3
 """More results are requested than needed: some may be outdated, and are left out."""
 
 SearchIndex = Callable[[Filter], SearchResult]
 """Function that searches Kept's own index."""
-ListFiles = Callable[[], Iterable[SourceFile]]
 _NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path, date, tag or project."
 
 
@@ -81,8 +80,9 @@ class QmdBackend:
         self._clock = clock
         self._max_bytes = config.memory_search.max_file_bytes
         self._bases = {os.path.realpath(path): path for path in (*workspace.extra_paths, workspace.root)}
-        self._failure: tuple[int, str] | None = None
-        """Time of the last failure in nanoseconds, and its reason, until qmd works again."""
+        self._sources = config.memory_search.sources
+        self._failure: tuple[int, KeptError] | None = None
+        """Time of the last failure in nanoseconds, and the error, until qmd works again."""
 
     # updating its index
 
@@ -147,82 +147,66 @@ class QmdBackend:
         query: str,
         filters: Filter,
         search_index: SearchIndex,
+        scan: Callable[[], Scan] | None,
         *,
-        files: ListFiles | None,
         limit: int,
         min_score: float,
-        with_sessions: bool,
     ) -> SearchResult:
-        """Search notes and, with ``with_sessions``, conversations.
+        """Search notes, and conversations if the settings name them.
 
-        ``files`` lists the notes for an update before the search; None skips it. A configured threshold is not applied
+        ``scan`` lists the notes for an update before the search; None skips it. A configured threshold is not applied
         to qmd, which scores on another scale.
         """
         started = time.perf_counter()
         if filters.sources == ("sessions",) or filters.is_conversation:
             return search_index(filters)
-        if (
-            filters.path
-            or filters.tags
-            or filters.scope
-            or filters.viewer
-            or filters.since_ms is not None
-            or filters.until_ms is not None
-            or filters.as_of_ms is not None
-        ):
+        if replace(filters, sources=()):
             return _with_reason(search_index(filters), _NO_FILTERS)
-        notes, failure = self._search_qmd(query, files, limit)
-        if failure is not None:
-            return _with_reason(search_index(filters), f"Answered from Kept's own index: {failure}")
+        try:
+            notes = self._search_notes(query, scan, limit)
+        except KeptError as exc:
+            reason = f"Answered from Kept's own index: {exc.message} {exc.hint}".strip()
+            return _with_reason(search_index(filters), reason)
         notes = [hit for hit in notes if hit.score >= min_score]
-        asks_sessions = with_sessions and not filters.sources
-        sessions = search_index(replace(filters, sources=("sessions",))) if asks_sessions else None
-        hits = tuple(_interleave(notes, sessions.hits if sessions else ()))
+        asks_sessions = "sessions" in self._sources and not filters.sources
+        sessions = search_index(replace(filters, sources=("sessions",))) if asks_sessions else SearchResult(())
+        # In turn, the best of each first: their scores cannot be compared.
+        hits = tuple(hit for pair in zip_longest(notes, sessions.hits) for hit in pair if hit is not None)
         return SearchResult(
             hits=hits[:limit],
-            degraded=sessions.degraded if sessions else (),
+            degraded=sessions.degraded,
             provider="qmd",
             model=self.settings.mode,
             took_ms=(time.perf_counter() - started) * 1000,
             dropped=tuple(Dropped(hit.citation, hit.score, "beyond max_results") for hit in hits[limit:]),
         )
 
-    def _search_qmd(self, query: str, files: ListFiles | None, limit: int) -> tuple[list[Hit], str | None]:
-        """Return the hits, or the reason why there are none."""
-        if self._failure is not None and self._is_cooling_down(self._failure[0]):
-            return [], self._failure[1]
+    def _search_notes(self, query: str, scan: Callable[[], Scan] | None, limit: int) -> list[Hit]:
+        """Return the hits, best first. Raise the last error again if it was a moment ago."""
+        # A clock that was set back ends the pause: it must not last for hours.
+        if self._failure and 0 <= self._clock.time_ns() - self._failure[0] < COOLDOWN_S * 1_000_000_000:
+            raise self._failure[1]
         try:
-            if files is not None:
-                self._update(files(), timeout_s=SEARCH_TIMEOUT_S)
+            if scan is not None:
+                self._update(scan().files, timeout_s=SEARCH_TIMEOUT_S)
             hits = self._ask(query, max_results=limit)
         except KeptError as exc:
-            reason = f"{exc.message} {exc.hint}".strip()
-            self._failure = (self._clock.time_ns(), reason)
-            return [], reason
+            self._failure = (self._clock.time_ns(), exc)
+            raise
         self._failure = None
-        return hits, None
-
-    def _is_cooling_down(self, failed_ns: int) -> bool:
-        # A clock that was set back ends the pause: it must not last for hours.
-        return 0 <= self._clock.time_ns() - failed_ns < COOLDOWN_S * 1_000_000_000
+        return hits
 
     def _ask(self, query: str, *, max_results: int) -> list[Hit]:
         """Return notes, best first. There may be fewer than ``max_results`` if some results are outdated."""
-        query = utf8_safe(query.replace("\0", " "))
-        text = self._keywords(query) if self.settings.mode == "search" else one_line(query)
+        text = query = utf8_safe(query.replace("\0", " "))
+        if self.settings.mode == "search":
+            # qmd requires every word, so stop words are left out; and it takes a leading '-' for an operator.
+            words = (word for term in parse_query(query).terms for word in re.findall(r"\w+", term.text))
+            text = " ".join(dict.fromkeys(words)) or query
         count = str(max_results * _RESULTS_PER_HIT)
-        command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", text]
+        command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", one_line(text)]
         output = self._run(command, timeout_s=SEARCH_TIMEOUT_S)
         return list(islice(filter(None, map(self._find_hit, read_answers(output))), max_results))
-
-    def _keywords(self, query: str) -> str:
-        """Return the words of a keyword search.
-
-        qmd requires every word, so stop words are left out; and a leading '-', which it takes for an operator, was not
-        meant as one.
-        """
-        words = (word for term in parse_query(query).terms for word in _WORD.findall(term.text))
-        return " ".join(dict.fromkeys(words)) or query
 
     def _run(self, command: list[str], *, timeout_s: float) -> bytes:
         program = shutil.which(os.path.expanduser(self.settings.command))
@@ -315,12 +299,6 @@ def _with_reason(result: SearchResult, reason: str) -> SearchResult:
     return replace(result, degraded=(reason, *result.degraded))
 
 
-def _interleave(notes: Iterable[Hit], sessions: Iterable[Hit]) -> Iterator[Hit]:
-    """Yield hits of both in turn, the best of each first: their scores cannot be compared."""
-    for pair in zip_longest(notes, sessions):
-        yield from (hit for hit in pair if hit is not None)
-
-
 # running the program
 
 
@@ -341,7 +319,6 @@ def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, tim
             )
         except (OSError, ValueError) as exc:
             raise BackendFailed(f"{name} could not be started ({exc}).") from exc
-
         deadline_s = time.monotonic() + timeout_s
         timer = threading.Timer(timeout_s, _kill_group, (process,))
         timer.start()
@@ -349,14 +326,15 @@ def run_program(command: Sequence[str], *, env: Mapping[str, str], cwd: str, tim
             assert process.stdout is not None
             with process.stdout:
                 output = process.stdout.read(MAX_OUTPUT_BYTES + 1)
-            if len(output) > MAX_OUTPUT_BYTES:
-                raise BackendFailed(f"{name} printed more than {MAX_OUTPUT_BYTES:,} bytes.")
-            process.wait()
+            if len(output) <= MAX_OUTPUT_BYTES:
+                process.wait()
         finally:
             is_late = time.monotonic() >= deadline_s
             timer.cancel()
             _kill_group(process)
             process.wait()
+        if len(output) > MAX_OUTPUT_BYTES:
+            raise BackendFailed(f"{name} printed more than {MAX_OUTPUT_BYTES:,} bytes.")
         if is_late:
             raise BackendFailed(f"{name} did not answer within {timeout_s:g} s.")
         if process.returncode:

@@ -100,6 +100,11 @@ def narrow_filter(filters: Filter, time_query: TimeQuery) -> Filter:
     )
 
 
+def describe_ms(since_ms: int | None, until_ms: int | None) -> str:
+    since, until = (None if ms is None else dt.datetime.fromtimestamp(ms / 1000) for ms in (since_ms, until_ms))
+    return describe_period(since, until)
+
+
 def describe_period(since: dt.datetime | None, until: dt.datetime | None) -> str:
     """Return a period for people: 2026-11-15, or 2026-11-09 to 2026-11-15."""
     if since is None:

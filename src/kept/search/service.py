@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from kept.base.clock import Clock
-from kept.base.records import Progress, SearchResult, SourceFile
+from kept.base.records import Progress, SearchResult
 from kept.base.remote_errors import EmbeddingError
 from kept.base.reports import Status, SyncReport, Usage
 from kept.base.sqlite import ProcessLock, retry_damaged
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kept.embedding.onnx import CrossEncoder
     from kept.index.sqlite.index import Index
     from kept.search.candidates import QueryVector
+    from kept.search.qmd import QmdBackend
     from kept.search.query import IndexQuery
 
 T = TypeVar("T")
@@ -38,9 +39,8 @@ P = ParamSpec("P")
 class IndexService:
     """The index of one agent and workspace. Safe to share between threads.
 
-    Nothing is opened and no embedder is made before the first use. ``also_sync`` is called with all files after each
-    sync, for another program that indexes the same notes; it returns a problem or None. ``uses_signal`` is False for
-    a service that belongs to a watcher.
+    Nothing is opened and no embedder is made before the first use. ``uses_signal`` is False for a service that belongs
+    to a watcher.
     """
 
     def __init__(
@@ -51,7 +51,6 @@ class IndexService:
         *,
         embedder: Embedder | None = None,
         limits: IndexLimits | None = None,
-        also_sync: Callable[[Iterable[SourceFile]], str | None] | None = None,
         uses_signal: bool = True,
     ) -> None:
         self.config = config
@@ -59,15 +58,28 @@ class IndexService:
         self.workspace = workspace
         self.clock = clock
         self.limits = limits or IndexLimits()
-        self._also_sync = also_sync
+        self.qmd: QmdBackend | None = None
+        """The other program that indexes the same notes, if the settings choose it."""
+        if self.settings.backend == "qmd":
+            from kept.search.qmd import QmdBackend
+
+            self.qmd = QmdBackend(config, workspace, clock)
         self._lock = ProcessLock(self._drop_parent)
-        self._handle = IndexHandle(config, workspace, clock, self.limits, embedder, self._note_lost_cache)
+        self._handle = IndexHandle(
+            config,
+            workspace,
+            clock,
+            self.limits,
+            embedder,
+            on_cache_loss=partial(self._note_replaced, remedy="It has been deleted; texts are embedded again."),
+        )
         self._reranker: CrossEncoder | None = None
-        self._uses_signal = uses_signal
         self._freshness = Freshness(uses_signal=uses_signal, endings=workspace.endings)
         self._folders: tuple[str, ...] = ()
         self._synced: Index | None = None
         """The index that the last sync compared with the files. Another one that has replaced it since may be empty."""
+        self._is_fresh = False
+        """Whether that sync left it as new as the files."""
         self._settings_notices = config.notices
 
     def clone(self) -> IndexService:
@@ -75,15 +87,8 @@ class IndexService:
 
         It is for a thread that keeps the index current: searches do not wait for its syncs. The caller closes it.
         """
-        clone = IndexService(
-            self.config,
-            self.workspace,
-            self.clock,
-            embedder=self._handle.own_embedder,
-            limits=self.limits,
-            also_sync=self._also_sync,
-            uses_signal=False,
-        )
+        own, limits = self._handle.own_embedder, self.limits
+        clone = IndexService(self.config, self.workspace, self.clock, embedder=own, limits=limits, uses_signal=False)
         with self._lock:
             clone._handle.share_embedders(self._handle)
         return clone
@@ -161,7 +166,7 @@ class IndexService:
 
         self.require_usable()
         with self._lock:
-            warnings, is_fresh = self._repairing(self._sync_for_search, progress, growing)
+            warnings = self._repairing(self._sync_for_search, progress, growing)
             started = time.perf_counter()  # the time for the index is not that of the search
             embedder, reasons = self._handle.embedder_for_search(request.settings)
             usage = usage_of(embedder)
@@ -172,128 +177,127 @@ class IndexService:
             # The answer may be the first to tell that a server has another model now, with vectors of another size.
             if vector:
                 warnings += self._repairing(self._heal_vectors, progress)
-            result, is_fresh = self._repairing(self._search_index, request, vector, is_fresh=is_fresh)
+            result = self._repairing(self._search_index, request, vector)
             degraded = (*self._take_reasons(), *warnings, *reasons, *problems, *result.degraded)
-        return self.complete_result(replace(result, degraded=degraded), started, is_fresh=is_fresh)
+        return self.complete_result(replace(result, degraded=degraded), started)
 
-    def complete_result(self, result: SearchResult, started: float, *, is_fresh: bool) -> SearchResult:
+    def complete_result(self, result: SearchResult, started: float) -> SearchResult:
         """Return a result with the embedder in use and the time since ``started``, and each reason once. Unless the
         index is as new as the files, hits that are not in them any more are dropped."""
-        if not is_fresh:
+        if not self._is_fresh:
             result = drop_outdated(result, self.workspace, self.config)
-        if not self.settings.sync.on_search and all(hit.grade == "weak" for hit in result.hits):
-            with self._lock:
+        reasons = dict.fromkeys(result.degraded)
+        with self._lock:
+            embedder = self._handle.embedder
+            if not self.settings.sync.on_search and all(hit.grade == "weak" for hit in result.hits):
                 age = self._handle.planner().describe_age("searches do not update it. Run 'kept index'.")
-            result = replace(result, degraded=(*result.degraded, age)) if age else result
-        embedder = self.embedder
-        identity = embedder.identity if embedder else None
+                reasons |= {age: None} if age else {}
         return replace(
             result,
-            degraded=tuple(dict.fromkeys(result.degraded)),
-            provider=identity.provider if identity else "none",
-            model=identity.model if identity else None,
+            degraded=tuple(reasons),
+            provider=embedder.identity.provider if embedder else "none",
+            model=embedder.identity.model if embedder else None,
             took_ms=(time.perf_counter() - started) * 1000,
         )
 
     def read(self, action: Callable[[Index], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
         """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
-        value, reasons, _ = self.sync_and_read(action, progress)
-        return value, reasons
-
-    def sync_and_read(self, action: Callable[[Index], T], progress: Progress | None) -> tuple[T, tuple[str, ...], bool]:
-        """Do so, and return also whether the index is as new as the files."""
         self.require_usable()
         with self._lock:
-            warnings, is_fresh = self._repairing(self._sync_for_search, progress)
+            warnings = self._repairing(self._sync_for_search, progress)
             value = self._repairing(self._read, action)
-            return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings))), is_fresh
+            return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings)))
 
     def _read(self, action: Callable[[Index], T]) -> T:
-        while self._handle.index() is not self._synced:
-            self._sync_for_search(None)
-        index = self._handle.index()
+        index = self._synced_index()
         with index.reading():
             return action(index)
 
-    def _sync_for_search(self, progress: Progress | None, growing: str | None = None) -> tuple[tuple[str, ...], bool]:
-        """Return warnings about the index, and whether it is as new as the files."""
+    def _synced_index(self) -> Index:
+        """Return the index. If another process has replaced a damaged one since the sync, the new one may be empty."""
+        while self._handle.index() is not self._synced:
+            self._sync_for_search(None)
+        return self._handle.index()
+
+    def _sync_for_search(self, progress: Progress | None, growing: str | None = None) -> tuple[str, ...]:
+        """Bring the index up to date, unless the settings say otherwise. Return warnings about it."""
         self._handle.retry_writable()
         self._handle.use_embedder_of_index()
         before, index = self._synced, self._handle.index()
-        self._synced = index
+        self._synced, self._is_fresh = index, False
         if not self.settings.sync.on_search:
-            return (), False
+            return ()
         if index.why_read_only:
             why = f"it cannot be written now: {index.why_read_only.message}"
             warning = self._handle.planner().describe_age(why)
-            return ((warning,), False) if warning else ((), True)
+            self._is_fresh = not warning
+            return (warning,) if warning else ()
         if index is before and self._freshness.is_fresh(growing):
-            return (), True
+            self._is_fresh = True
+            return ()
         if reason := self._handle.planner().why_rebuild_for_run(self.config.run_settings):
-            warning = f"The index is used as it is, perhaps without the newest changes: {reason} for this run only."
-            return (warning,), False
+            return (f"The index is used as it is, perhaps without the newest changes: {reason} for this run only.",)
         try:
             # Nothing can be answered from an index that was never filled, such as a new one in place of a damaged one.
             is_filled = index.get_meta(META_SYNCED) is not None
             wait_s = self.limits.search_wait_s if is_filled else self.limits.sync_wait_s
             report = self._run_sync(progress=progress, wait_s=wait_s, in_search=True, growing=growing)
         except LockBusy:
-            return ("Another process is indexing: the newest changes may be missing.",), False
+            return ("Another process is indexing: the newest changes may be missing.",)
         except StoreDamaged:
             raise
         except (StoreError, WriteFailed) as exc:
-            warning = f"The index could not be brought up to date, so the newest changes may be missing: {exc.message}"
-            return (warning,), False
+            return (f"The index could not be brought up to date, so the newest changes may be missing: {exc.message}",)
+        self._is_fresh = True
         if report.rebuilt:
             self._handle.notices.append(f"The index was rebuilt: {report.rebuilt}.")
-        return report.failures, True
+        return report.failures
 
     def _heal_vectors(self, progress: Progress | None) -> tuple[str, ...]:
         """Rebuild the index if its embedder, by its last answer, gives vectors of another size now."""
         if self._handle.planner().size_change() is None:
             return ()
         self._freshness.in_step = False
-        warnings, _ = self._sync_for_search(progress)
+        warnings = self._sync_for_search(progress)
         change = self._handle.planner().size_change()
         return (*warnings, f"Searching by word only: {change}. Run 'kept index'.") if change else warnings
 
-    def _search_index(
-        self, request: IndexQuery, vector: QueryVector | None, *, is_fresh: bool
-    ) -> tuple[SearchResult, bool]:
+    def _search_index(self, request: IndexQuery, vector: QueryVector | None) -> SearchResult:
         from kept.search.pipeline import search_index
 
-        # Another process may have replaced a damaged index while the query was embedded: the new one may be empty.
-        while self._handle.index() is not self._synced:
-            _, is_fresh = self._sync_for_search(None)
-        index, now_ms = self._handle.index(), self.clock.time_ns() // 1_000_000
+        index, now_ms = self._synced_index(), self.clock.time_ns() // 1_000_000
         if vector and vector.identity != index.stored_identity():
             vector = None  # rebuilt with another embedder while the query was embedded
-        model_path = self.settings.query.rerank.model_path
-        problems = self._load_reranker(model_path) if model_path and self._reranker is None else ()
+        problems: tuple[str, ...] = ()
+        if (path := self.settings.query.rerank.model_path) and self._reranker is None:
+            from kept.embedding.onnx import CrossEncoder
+
+            try:
+                self._reranker = CrossEncoder(path)
+            except EmbeddingError as exc:
+                problems = (f"Not reranked: {exc.message}",)
         result = search_index(index, request, vector, now_ms=now_ms, reranker=self._reranker)
-        return replace(result, degraded=(*problems, *result.degraded)), is_fresh
-
-    def _load_reranker(self, path: str) -> tuple[str, ...]:
-        """Load the model that reranks. Return the reason if it cannot be loaded."""
-        from kept.embedding.onnx import CrossEncoder
-
-        try:
-            self._reranker = CrossEncoder(path)
-        except EmbeddingError as exc:
-            return (f"Not reranked: {exc.message}",)
-        return ()
+        return replace(result, degraded=(*problems, *result.degraded))
 
     # syncing
 
-    def sync(self, *, force: bool = False, progress: Progress | None = None) -> SyncReport:
-        """Bring the index up to date. ``force`` rebuilds it."""
-        report = self._sync_with_fallback(force=force, progress=progress, by_request=True)
-        return replace(report, failures=(*self.embedder_warnings, *report.failures))
+    def sync(self, *, force: bool = False, progress: Progress | None = None, by_request: bool = True) -> SyncReport:
+        """Bring the index up to date. ``force`` rebuilds it.
 
-    def sync_background(self, *, progress: Progress | None = None) -> SyncReport:
-        """Bring the index up to date after a change was noticed. Unlike `sync` this neither checks the pages of the
-        index nor retries a failed embedder early; otherwise both would happen each time a note is saved."""
-        return self._sync_with_fallback(force=False, progress=progress, by_request=False)
+        Unless someone requests it, neither are the pages of the index checked nor is a failed embedder retried early:
+        otherwise both would happen each time a note is saved.
+        """
+        self.require_usable()
+        with self._lock:
+            report = self._repairing(self._try_embedders, force=force, progress=progress, by_request=by_request)
+            notices = self._take_notices()
+            warnings = self._handle.embedder_warnings() if by_request else ()
+        problem = self.qmd.sync(self.scan().files) if self.qmd else None
+        return replace(
+            report,
+            failures=(*warnings, *report.failures, *([problem] if problem else ())),
+            rebuilt=notices[0] if notices else report.rebuilt,
+        )
 
     def repair(self, *, progress: Progress | None = None) -> SyncReport:
         """Check every table of the index, delete the file if it is damaged, and bring the index up to date."""
@@ -309,18 +313,6 @@ class IndexService:
         index = self._handle.index()
         if problems := find_damage(index):
             raise StoreDamaged(f"{index.path}: the index is damaged ({problems[0]}).")
-
-    def _sync_with_fallback(self, *, force: bool, progress: Progress | None, by_request: bool) -> SyncReport:
-        self.require_usable()
-        with self._lock:
-            report = self._repairing(self._try_embedders, force=force, progress=progress, by_request=by_request)
-            notices = self._take_notices()
-        problem = self._also_sync(self.scan().files) if self._also_sync else None
-        return replace(
-            report,
-            failures=(*report.failures, problem) if problem else report.failures,
-            rebuilt=notices[0] if notices else report.rebuilt,
-        )
 
     def _try_embedders(self, *, force: bool, progress: Progress | None, by_request: bool) -> SyncReport:
         """Sync with the preferred embedder. If it fails, sync with its fallback, whose vectors replace the others."""
@@ -430,11 +422,6 @@ class IndexService:
         with self._lock:
             return self._folders
 
-    def growth_reached(self) -> bool:
-        """Return whether a transcript has grown by as much as ``memory_search.sync.sessions`` requires for a sync."""
-        with self._lock:
-            return self._handle.planner().growth_reached()
-
     def find_unindexed(self, path: str, *, first_line: int, last_line: int) -> tuple[int, ...]:
         """Return the lines of a transcript that have text and that no search can find yet. Syncs nothing."""
         from kept.index.transcripts import find_unindexed
@@ -454,9 +441,6 @@ class IndexService:
         self._freshness.in_step = False
         if self._handle.discard_index(damage):
             self._note_replaced(damage, "It has been rebuilt from the notes; no embedding was lost.")
-
-    def _note_lost_cache(self, damage: StoreDamaged) -> None:
-        self._note_replaced(damage, "It has been deleted; texts are embedded again.")
 
     def _note_replaced(self, damage: StoreDamaged, remedy: str) -> None:
         import logging  # a search that finds no damage does not need it

@@ -268,7 +268,8 @@ class LeaderLoop:
         if now_s < self.schedule.next_measuring_at():
             return False
         try:
-            is_enough = self.service.growth_reached()
+            with self.service.inspecting() as (_, planner):
+                is_enough = planner.growth_reached()
         except KeptError as exc:
             self.reporter.report_problem(exc.message)
             is_enough = True  # the sync reports what is wrong
@@ -344,7 +345,7 @@ class LeaderLoop:
     def _try_to_sync(self) -> tuple[SyncReport | None, str | None]:
         """Return the report, or None, and the problem, or None."""
         try:
-            report = self.service.sync_background(progress=self._report_progress)
+            report = self.service.sync(progress=self._report_progress, by_request=False)
         except _SyncStopped:
             return None, None
         except KeptError as exc:
