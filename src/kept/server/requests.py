@@ -84,11 +84,8 @@ class RequestFront:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        peer = (scope.get("client") or ("",))[0]
         request_id = secrets.token_hex(8)
         started_s = time.perf_counter()
-        method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         status = 500  # until an answer begins: that of a request which failed before
 
         async def send_with_id(message: MutableMapping[str, Any]) -> None:
@@ -99,58 +96,57 @@ class RequestFront:
             await send(message)
 
         try:
-            await self._answer(scope, receive, send_with_id, self._addresses.key_of(peer, headers))
+            if (wait_s := self._wait_s(scope)) and not self._is_known(scope):
+                message = "There are too many requests from your address. Try later."
+                refusal = describe_refusal(scope["path"], 429, "rate_limited", message)
+                await refuse(send_with_id, 429, refusal, wait_s=wait_s)
+            else:
+                await self.app(scope, receive, send_with_id)
         finally:
             grant: Grant | None = scope.get(GRANT)
-            took_s = time.perf_counter() - started_s
-            route = scope.get(ROUTE, "unmatched")
-            self._record(RequestRecord(request_id, method, route, status, took_s, grant.name if grant else None))
+            method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+            took_s, token = time.perf_counter() - started_s, grant.name if grant else None
+            self._record(RequestRecord(request_id, method, scope.get(ROUTE, "unmatched"), status, took_s, token))
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
-        wait_s = 0.0 if scope["path"] in (HEALTH, READY) else self._limiter.take(address)
-        if wait_s and not self._is_known(scope):
-            message = "There are too many requests from your address. Try later."
-            await refuse(send, 429, describe_refusal(scope["path"], 429, "rate_limited", message), wait_s=wait_s)
-        else:
-            await self.app(scope, receive, send)
+    def _wait_s(self, scope: Scope) -> float:
+        """Count a request of an address. Return how long it would have to wait, or 0."""
+        if scope["path"] in (HEALTH, READY):
+            return 0.0
+        return self._limiter.take(self._addresses.key_of((scope.get("client") or ("",))[0], headers_of(scope)))
+
+
+def headers_of(scope: Scope) -> dict[bytes, str]:
+    return {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 # by path
 
 
-class PathSwitch:
-    """ASGI application that passes requests on by their path, to the parts that are set."""
+def path_switch(*, probes: App, mcp: App | None, messages: App | None, pages: App | None) -> App:
+    """Return an application that passes requests on by their path, to the parts that there are."""
 
-    def __init__(self, probes: App) -> None:
-        self._probes = probes
-        self.mcp: App | None = None
-        self.messages: App | None = None
-        self.pages: App | None = None
+    def choose(path: str) -> App | None:
+        if path in (HEALTH, READY, METRICS):
+            return probes
+        if path == MCP_PATH:
+            return mcp
+        return messages if path.startswith(MESSAGES) else pages or messages
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
+        if path == MCP_PATH:
+            note_route(scope, MCP_PATH)  # also if its guard refuses the request
         if not {".", ".."}.isdisjoint(path.split("/")):
             # A proxy in front may resolve it, and another part would answer than the one that it let through.
             message = "The path must not have dots for folders."
             await refuse(send, 400, describe_refusal(path, 400, "path_refused", message))
-            return
-        if path == MCP_PATH:
-            note_route(scope, MCP_PATH)  # also if its guard refuses the request
-        app = self._choose(path)
-        if app is None:
+        elif app := choose(path):
+            await app(scope, receive, send)
+        else:
             message = f"This server has nothing at {path[:100]}."
             await refuse(send, 404, describe_refusal(path, 404, "not_found", message))
-        else:
-            await app(scope, receive, send)
 
-    def _choose(self, path: str) -> App | None:
-        if path in (HEALTH, READY, METRICS):
-            return self._probes
-        if path == MCP_PATH:
-            return self.mcp
-        if path.startswith(MESSAGES):
-            return self.messages
-        return self.pages or self.messages
+    return answer
 
 
 def agent_switch(apps: Mapping[str, App], default: str) -> App:
@@ -203,35 +199,33 @@ class Readiness:
         return ""
 
 
-class Probes:
-    """ASGI application behind the paths of an operator."""
+def answer_probes(readiness: Readiness, metrics: App) -> App:
+    """Return the application behind the paths of an operator. ``metrics`` answers for the figures."""
 
-    def __init__(
-        self, readiness: Readiness, guard: Callable[[App], App], render: Callable[[], tuple[bytes, str]] | None
-    ) -> None:
-        """``guard`` puts a guard before an application. ``render`` returns the figures and their media type; without it
-        there are none."""
-        self._readiness = readiness
-        self._render = render
-        self._metrics = guard(self._show_metrics)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         note_route(scope, path)
         if scope["method"] not in ("GET", "HEAD"):
             refusal = describe_refusal(path, 405, "wrong_method", f"{path} does not take {scope['method'][:10]}.")
             await refuse(send, 405, refusal)
         elif path == METRICS:
-            await self._metrics(scope, receive, send)
+            await metrics(scope, receive, send)
         elif path == HEALTH:
             await _send(send, 200, b'{"status": "ok"}\n', "application/json")
         else:
-            problem = await self._readiness.find_problem()
+            problem = await readiness.find_problem()
             status = "not ready" if problem else "ready"
             body = f'{{"status": "{status}", "reason": "{problem}"}}\n'.encode()
             await _send(send, 503 if problem else 200, body, "application/json")
 
-    async def _show_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
+    return answer
+
+
+def answer_metrics(render: Callable[[], tuple[bytes, str]] | None) -> App:
+    """Return the application behind the figures, without a guard. ``render`` returns them and their media type; without
+    it there are none."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         grant: Grant | None = scope.get(GRANT)
         try:
             if grant is not None:
@@ -240,11 +234,12 @@ class Probes:
         except KeptError as exc:
             await refuse(send, 403, describe_refusal(METRICS, 403, exc.code, f"{exc.message} {exc.hint}"))
             return
-        if self._render is None:
+        if render is None:
             await refuse(send, 404, describe_refusal(METRICS, 404, "not_found", "Only 'kept serve' has figures."))
-            return
-        body, media_type = await asyncio.to_thread(self._render)
-        await _send(send, 200, body, media_type)
+        else:
+            await _send(send, 200, *await asyncio.to_thread(render))
+
+    return answer
 
 
 async def _send(send: Send, status: int, body: bytes, media_type: str) -> None:

@@ -51,7 +51,16 @@ from kept.memory import Memory
 from kept.notes.workspace import Workspace
 from kept.server.live import LiveIndex
 from kept.server.mcp.transports import load_server, make_mcp_app
-from kept.server.requests import PathSwitch, Probes, Readiness, RequestFront, RequestRecord, agent_switch
+from kept.server.requests import (
+    Readiness,
+    RequestFront,
+    RequestRecord,
+    agent_switch,
+    answer_metrics,
+    answer_probes,
+    headers_of,
+    path_switch,
+)
 from kept.server.tokens import KnownTokens
 from kept.sessions.store import SessionStore
 from kept.storage.open import open_agent, open_home
@@ -60,6 +69,7 @@ from kept.storage.record_store import load_key
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from kept.models.base import ChatModel
     from kept.server.figures import ServeFigures
     from kept.server.web.access import WebAccess
     from kept.server.web.visit import Site
@@ -199,14 +209,13 @@ async def _gateway(
     report: Callable[[str], None],
 ) -> AsyncIterator[tuple[Gateway | None, KeptError | None]]:
     """Yield what answers messages, or why none are answered: `kept serve` has other parts, and goes on without."""
-    models = []
+    models: list[ChatModel] = []
     gateway, problem = None, None
     try:
         if "messages" in preset.parts:
             try:
                 _require_responder(agents[answered[0].config.agent_id].memory.config)
-                for loaded in answered:
-                    models.append(open_model(loaded))
+                models.extend(map(open_model, answered))
                 shared = [agents[loaded.config.agent_id] for loaded in answered]
                 served = [
                     ServedAgent(agent.memory, agent.sessions, model)
@@ -285,16 +294,18 @@ class Server:
 
     def _make_app(self) -> App:
         parts, guard = self.preset.parts, partial(Guard, hosts=self._hosts, gate=self.tokens)
-        switch = PathSwitch(Probes(self._readiness, guard, self._figures.render if self._figures else None))
+        mcp = messages = pages = None
         if "mcp" in parts:
-            switch.mcp = guard(agent_switch(self._mcp_apps, self._config.agent_id))
+            mcp = guard(agent_switch(self._mcp_apps, self._config.agent_id))
         if "messages" in parts:
-            switch.messages = http.guard_endpoints(self._make_endpoints(), hosts=self._hosts, gate=self.tokens)
+            messages = http.guard_endpoints(self._make_endpoints(), hosts=self._hosts, gate=self.tokens)
         if self._site is not None:
             from kept.server.web.web_app import make_web_app
 
-            switch.pages = make_web_app(self._site, self._access, hosts=self._hosts)
-        return switch
+            pages = make_web_app(self._site, self._access, hosts=self._hosts)
+        metrics = guard(answer_metrics(self._figures.render if self._figures else None))
+        probes = answer_probes(self._readiness, metrics)
+        return path_switch(probes=probes, mcp=mcp, messages=messages, pages=pages)
 
     def _make_endpoints(self) -> App:
         if self.gateway is not None and self._config.gateway.http.enabled:
@@ -367,11 +378,8 @@ class Server:
         return RequestFront(self._make_app(), limiter, addresses, self._count, is_known=self._is_known)
 
     def _is_known(self, scope: Scope) -> bool:
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        return (
-            self.tokens.find(bearer_token(headers)) is not None
-            or self._access.grant_of(self._access.cookie_in(scope)) is not None
-        )
+        token, cookie = bearer_token(headers_of(scope)), self._access.cookie_in(scope)
+        return bool(self.tokens.find(token) or self._access.grant_of(cookie))
 
     def _count(self, request: RequestRecord) -> None:
         if self._figures is not None:
