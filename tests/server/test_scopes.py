@@ -33,7 +33,6 @@ PAGES: dict[Act, set[str]] = {
         "GET /file/{path:path}", "GET /conversations", "GET /conversations/{id}", "GET /chat", "GET /chat/answer",
         "GET /changes", "GET /changes/{path:path}", "GET /health",
         "GET /health/checks",
-        "POST /theme",
     },
     "write notes": {"POST /add", "GET /edit/{path:path}", "POST /edit/{path:path}", "POST /undo"},
     "talk to the agent": {"POST /chat/send", "POST /chat/stop"},

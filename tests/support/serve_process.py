@@ -101,7 +101,7 @@ class ServerProcess:
 
 
 class ServeProcess(ServerProcess):
-    """`kept serve`, or `kept mcp --http`, and requests to it."""
+    """`kept serve`, and requests to it."""
 
     def __init__(self, tmp_path: Path, *options: str, command: tuple[str, ...] = ()) -> None:
         serve = (KEPT, "serve", "--port", "0", "--log-format", "json", *SETTINGS, *options)

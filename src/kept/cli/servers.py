@@ -14,7 +14,7 @@ from kept.cli.init import ask_for_owner
 from kept.cli.output import echo, log_to_stderr, person_option
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
-from kept.server.mcp.transports import DEFAULT_ADDRESS, load_server, parse_address, run_stdio
+from kept.server.mcp.transports import load_server, run_stdio
 
 if TYPE_CHECKING:
     from kept.server.run_server import ServerAddress
@@ -167,61 +167,28 @@ def _say(line: str) -> None:
 
 @click.command("mcp")
 @click.option(
-    "--http",
-    "address",
-    metavar="[HOST:PORT]",
-    is_flag=False,
-    flag_value=DEFAULT_ADDRESS,
-    help=f"Serve over HTTP instead of standard input and output (default: {DEFAULT_ADDRESS}).",
-)
-@click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="Another host name that clients may use.")
-@click.option(
     "--project",
     metavar="NAME",
-    help="Remember for this project, or for none. (default: the project of the current folder; with --http, none)",
+    help="Remember for this project, or for none. (default: the project of the current folder)",
 )
 @person_option
 @click.pass_obj
-def mcp_command(
-    options: Globals,
-    address: str | None,
-    hosts: tuple[str, ...],
-    project: str | None,
-    person: str | None,
-) -> None:
-    """Serve the memory to agents over MCP.
+def mcp_command(options: Globals, project: str | None, person: str | None) -> None:
+    """Serve the memory to agents over MCP, on standard input and output.
 
-    Uses standard input and output, unless --http is given. In a project, an agent writes to the notes of the project,
-    and finds nothing of other projects.
-
-    \b
-    kept mcp
-    kept mcp --http 127.0.0.1:8738
+    In a project, an agent writes to the notes of the project, and finds nothing of other projects. 'kept serve' serves
+    MCP over HTTP.
     """
+    from kept.gateway.app import open_toolbox
+
     log_to_stderr()
     loaded = options.load()
-    project = _find_project(loaded, project, is_local=address is None)
-    if address is None:
-        from kept.gateway.app import open_toolbox
-
-        searches = loaded.config.memory_search.enabled
-        toolbox = partial(open_toolbox, loaded, project=project, person=person)
-        run_stdio(load_server(toolbox, project=project, searches=searches))
-        return
-    from kept.gateway.app import open_model
-    from kept.server.run_server import Preset, run_server
-
-    at = parse_address(address)
-    run_server(
-        loaded,
-        Preset("mcp", at.host, at.port, frozenset({"mcp"}), hosts, project=project, person=person),
-        open_model,
-        ready=lambda served: echo(f"Serving the memory at {served.url}mcp; stop with Ctrl-C.", err=True),
-        report=echo,
-    )
+    project = _find_project(loaded, project)
+    toolbox = partial(open_toolbox, loaded, project=project, person=person)
+    run_stdio(load_server(toolbox, project=project, searches=loaded.config.memory_search.enabled))
 
 
-def _find_project(loaded: LoadedConfig, name: str | None, *, is_local: bool) -> str | None:
+def _find_project(loaded: LoadedConfig, name: str | None) -> str | None:
     """Return the project that is named, or that of the folder in which a client on this machine started the server."""
     from kept.notes.projects import find_project, get_project
     from kept.notes.workspace import Workspace
@@ -229,4 +196,4 @@ def _find_project(loaded: LoadedConfig, name: str | None, *, is_local: bool) -> 
     workspace = Workspace.of(loaded.config)
     if name is not None:
         return None if name == "none" else get_project(workspace, name)
-    return find_project(workspace, os.curdir) if is_local else None
+    return find_project(workspace, os.curdir)

@@ -1,5 +1,5 @@
-"""The server behind `kept serve`, `kept gateway`, `kept web` and `kept mcp --http`: the parts that the command serves
-behind one port, until a signal arrives."""
+"""The server behind `kept serve`, `kept gateway` and `kept web`: the parts that the command serves behind one port,
+until a signal arrives."""
 
 from __future__ import annotations
 
@@ -96,16 +96,13 @@ _PACKAGES: dict[Part, tuple[str, ...]] = {
 class Preset:
     """What a command serves, and where."""
 
-    command: Literal["serve", "gateway", "web", "mcp"]
+    command: Literal["serve", "gateway", "web"]
     host: str
     port: int
     parts: frozenset[Part]
     hosts: tuple[str, ...] = ()
     """Further host names under which clients reach the server, besides those of the settings."""
     listens: bool = True
-    project: str | None = None
-    person: str | None = None
-    """Project and person that the memory behind `/mcp` is bound to."""
 
     @property
     def takes_links(self) -> bool:
@@ -188,9 +185,7 @@ def run_server(
         bound = opened.enter_context(closing(listen(preset))) if preset.listens else None
         own = {agent.config.agent_id: agent for agent in answered}
         others = settings_by_agent(loaded) if preset.command == "serve" else {}  # a token may be for any of them
-        agents = {
-            name: opened.enter_context(_shared(agent, preset.project)) for name, agent in {**others, **own}.items()
-        }
+        agents = {name: opened.enter_context(_shared(agent)) for name, agent in {**others, **own}.items()}
         live = {name: opened.enter_context(LiveIndex(agents[name].memory)) for name in own}
 
         async def serve() -> None:
@@ -283,14 +278,8 @@ class Server:
     # the applications
 
     def _make_mcp_app(self, agent: SharedAgent) -> Starlette:
-        project, person = self.preset.project, self.preset.person
-
-        def open_toolbox() -> Toolbox:
-            memory = agent.memory if person is None else agent.memory.as_person(person)
-            return Toolbox(memory, agent.sessions)
-
-        searches = agent.memory.settings.enabled
-        return make_mcp_app(load_server(open_toolbox, project=project, is_shared=True, searches=searches))
+        toolbox = partial(Toolbox, agent.memory, agent.sessions)
+        return make_mcp_app(load_server(toolbox, is_shared=True, searches=agent.memory.settings.enabled))
 
     def _make_app(self) -> App:
         parts, guard = self.preset.parts, partial(Guard, hosts=self._hosts, gate=self.tokens)
@@ -441,8 +430,8 @@ def _is_ours(access: WebAccess, address: ServerAddress) -> bool:
 
 
 @contextmanager
-def _shared(loaded: LoadedConfig, project: str | None) -> Iterator[SharedAgent]:
-    memory, sessions = Memory(loaded.config, project=project), SessionStore(loaded.config)
+def _shared(loaded: LoadedConfig) -> Iterator[SharedAgent]:
+    memory, sessions = Memory(loaded.config), SessionStore(loaded.config)
     try:
         yield SharedAgent(memory, sessions)
     finally:
@@ -451,7 +440,7 @@ def _shared(loaded: LoadedConfig, project: str | None) -> Iterator[SharedAgent]:
 
 
 def listen(preset: Preset) -> socket.socket:
-    where = {"gateway": "gateway.http.port", "mcp": "--http HOST:PORT"}.get(preset.command, "--port")
+    where = "gateway.http.port" if preset.command == "gateway" else "--port"
     hint = f"Choose another port with {where}; 0 takes any that is free."
     return serving.listen(preset.host, preset.port, error=UsageError, hint=hint)
 
@@ -474,5 +463,5 @@ def _require_packages(preset: Preset) -> None:
     needed = [package for part in preset.parts for package in _PACKAGES[part]] if preset.listens else []
     missing = [package for package in needed if importlib.util.find_spec(package) is None]
     if missing:
-        hint = f"Install it: pip install 'kept[{'mcp' if preset.command == 'mcp' else 'serve'}]'"
+        hint = "Install it: pip install 'kept[serve]'"
         raise UsageError(f"'kept {preset.command}' needs the package '{missing[0]}'.", hint=hint)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import KEPT
 from tests.support.files import write_file
 from tests.support.mcp_client import StdioClient
 from tests.support.serve_process import ServeProcess
@@ -49,7 +48,7 @@ def serve(tmp_path: Path, notes: Path) -> Iterator[Callable[..., ServeProcess]]:
     started: list[ServeProcess] = []
 
     def begin(*command: str) -> ServeProcess:
-        started.append(ServeProcess(tmp_path, command=command or (KEPT, "mcp", "--http", "127.0.0.1:0")))
+        started.append(ServeProcess(tmp_path, command=command))
         return started[-1]
 
     yield begin

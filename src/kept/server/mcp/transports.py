@@ -1,14 +1,12 @@
-"""Running the server over standard input and output, or over HTTP, until its client is gone or it is stopped."""
+"""Running the server over standard input and output, until its client is gone; and as an application for HTTP."""
 
 from __future__ import annotations
 
 import gc
-import re
 import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kept.base.values import frozen
 from kept.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,32 +15,8 @@ if TYPE_CHECKING:
     from kept.agent.tools.toolbox import Toolbox
     from kept.server.mcp.server import MemoryServer
 
-DEFAULT_ADDRESS = "127.0.0.1:8738"
 PATH = "/mcp"
 MAX_BODY_BYTES = 4_000_000
-
-
-@frozen
-class Address:
-    host: str
-    port: int
-
-    @property
-    def url(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}{PATH}"
-
-
-def parse_address(text: str) -> Address:
-    """Parse HOST:PORT, HOST or PORT. The default address supplies the missing part."""
-    default_host, _, default_port = DEFAULT_ADDRESS.rpartition(":")
-    host, colon, port = text.rpartition(":")
-    if text.endswith("]") or (not colon and not text.isdigit()):
-        host, port = text, default_port
-    host = host.strip("[]") or default_host
-    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
-        raise UsageError(f"--http {text}: not an address.", hint=f"Write it as {DEFAULT_ADDRESS}.")
-    return Address(host, int(port))
 
 
 def load_server(

@@ -288,17 +288,15 @@ class SignIn:
         ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (await self._show(Request(scope), "none"))(scope, receive, send)
+        await (await self._show("none"))(scope, receive, send)
 
-    async def _show(self, request: Request, problem: str, status: int = 401) -> Response:
+    async def _show(self, problem: str, status: int = 401) -> Response:
         access = self._access
         values = {"problem": problem, "has_token": access.has_tokens, "takes_links": access.takes_links}
-        return await self._page("sign_in.html", request, status, agent=self._agent_id, **values)
+        return await self._page("sign_in.html", status, agent=self._agent_id, **values)
 
-    async def _page(self, template: str, request: Request, status: int, **values: Any) -> Response:
-        theme = request.cookies.get("kept-theme", "auto")
-        text = await anyio.to_thread.run_sync(lambda: self._templates.render(template, theme=theme, **values))
-        return HTMLResponse(text, status)
+    async def _page(self, template: str, status: int, **values: Any) -> Response:
+        return HTMLResponse(await anyio.to_thread.run_sync(lambda: self._templates.render(template, **values)), status)
 
     async def _open(self, request: Request) -> Response:
         """Exchange a one-time link for a cookie.
@@ -310,22 +308,22 @@ class SignIn:
         if not self._access.take_link_key(request.query_params.get("key", "")):
             if request.scope["kept.cookie"]:
                 return RedirectResponse("/", 303)
-            return await self._show(request, "used")
-        return self._signed_in(request, await self._page("opening.html", request, 200))
+            return await self._show("used")
+        return self._signed_in(request, await self._page("opening.html", 200))
 
     async def _log_in(self, request: Request) -> Response:
         note_route(request.scope, "/login")
         try:
             form = await read_form(request, _MOST_BYTES)
         except UsageError:
-            return await self._show(request, "wrong")
+            return await self._show("wrong")
         except ClientDisconnect:
             return Response(status_code=400)  # the browser is gone, or others needed its connection
         grant = self._access.find_grant(form.get("token", ""))
         if grant is None:
-            return await self._show(request, "wrong")
+            return await self._show("wrong")
         if grant.person is not None or not grant.reaches(self._agent_id):
-            return await self._show(request, "other", 403)
+            return await self._show("other", 403)
         return self._signed_in(request, RedirectResponse("/", 303), grant)
 
     async def _hello(self, request: Request) -> Response:

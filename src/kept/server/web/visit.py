@@ -75,8 +75,6 @@ class Site:
 
 
 NOTICE_COOKIE = "kept-notice"
-THEME_COOKIE = "kept-theme"
-THEMES = ("auto", "light", "dark")
 _MAX_NOTICE = 300
 _NOBODY = Grant("", "", frozenset())
 
@@ -119,11 +117,6 @@ class Visit:
         query = self.request.url.query
         return self.request.url.path + (f"?{query}" if query else "")
 
-    @property
-    def theme(self) -> str:
-        theme = self.request.cookies.get(THEME_COOKIE, "auto")
-        return theme if theme in THEMES else "auto"
-
     def number(self, name: str, default: int, *, least: int = 0, most: int = 1_000_000) -> int:
         """Return a number of the query, or the default if it is none. It is moved into the range."""
         text = self.query.get(name, "")
@@ -159,7 +152,6 @@ class Visit:
             notice=notice,
             page=self.page,
             list_url=self.list_url,
-            theme=self.theme,
             url=self.url,
         )
         response = HTMLResponse(text, status)

@@ -35,7 +35,7 @@ from kept.server.web import (
 )
 from kept.server.web.access import BrowserGuard, PolicyHeaders, SignIn, WebAccess, read_form
 from kept.server.web.page_templates import PageTemplates
-from kept.server.web.visit import THEME_COOKIE, THEMES, Page, Screen, Site, Visit
+from kept.server.web.visit import Page, Site, Visit
 
 _THREADS = 8
 _FORM_OVERHEAD = 65_536
@@ -44,15 +44,6 @@ _STATIC_FILES = StaticFiles(directory=str(files("kept.server.web").joinpath("sta
 log = logging.getLogger(__name__)
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def switch_theme(visit: Visit) -> Response:
-    """Switch between light and dark. The switch is in no navigation, but on every page."""
-    theme = visit.form.get("theme", "auto")
-    response = visit.redirect(visit.back("/"))
-    if theme in THEMES:
-        response.set_cookie(THEME_COOKIE, theme, max_age=31_536_000, httponly=True, samesite="strict")
-    return response
 
 
 SCREENS = (
@@ -66,7 +57,6 @@ SCREENS = (
     forget_screen.SCREEN,
     health_screen.SCREEN,
     settings_screen.SCREEN,
-    Screen(name="theme", label="", home="", pages=(Page("/theme", switch_theme, "read", ("POST",)),)),
 )
 """The screens, in the order of the navigation. To add one, write a module with a `Screen` and list it here."""
 
