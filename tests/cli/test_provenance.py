@@ -31,7 +31,7 @@ def test_a_fact_of_a_flush_leads_to_its_lines(opened):
     written = memory.add(text, by_tool=True, author=Author("main", session, "flush"))
     origin = trace_note(memory, sessions, written.citation)
     (source,) = origin.sessions
-    assert (source.id, source.citation) == (session, f"{transcript}#L2")
+    assert (source.session_id, source.citation) == (session, f"{transcript}#L2")
     assert "moved to port 5433" in source.text
     assert {item.change.by.tool for item in origin.changes} == {"flush"}
     assert origin.unknown_lines == ()
@@ -56,7 +56,7 @@ def test_a_session_that_is_gone_is_named_as_missing(opened, tmp_path):
     memory, sessions = opened
     write_note(tmp_path / "workspace", "memory/old.md", "- A fact. (from sessions/20260101T000000Z_gone.jsonl#L3-L4)\n")
     (source,) = trace_note(memory, sessions, "memory/old.md#L1").sessions
-    assert (source.id, source.is_missing, source.text) == ("gone", True, "")
+    assert (source.session_id, source.missing, source.text) == ("gone", True, "")
 
 
 def test_a_reference_to_nothing_is_one_clear_line(opened):

@@ -7,7 +7,6 @@ import pytest
 from kept import Author
 from kept.testing import FrozenClock
 from tests.support.files import write_file
-from tests.support.terminals import run_on_terminal, without_styles
 
 
 @pytest.fixture
@@ -65,21 +64,3 @@ def test_all_of_a_session_are_accepted_and_a_conflict_waits(kept, propose, works
     assert kept("review", "accept", stale).code == 4
     assert kept("review", "accept", "--session", "777").code == 3
     assert kept("review", "reject", "--all").code == 0
-
-
-def test_a_person_decides_one_by_one_on_a_terminal(propose, workspace, environment, tmp_path):
-    for text in ("One.", "Two.", "Three."):
-        propose(text, f"memory/{text[:-1].lower()}.md")
-    propose("Four.", "memory/four.md", session="999")
-    write_file(tmp_path / "editor.sh", '#!/bin/sh\necho "Eins." > "$1"\n')
-    editor = tmp_path / "editor.sh"
-    editor.chmod(0o700)
-    env = {**environment, "EDITOR": str(editor)}
-    output = without_styles(
-        run_on_terminal(["review", "--workspace", str(workspace)], env, columns=120, typed=b"e\nA\nr\n")
-    )
-    assert "4 changes to review." in output
-    assert "+One." in output
-    notes = {path.name: path.read_text() for path in (workspace / "memory").iterdir()}
-    assert notes == {"one.md": "Eins.\n", "two.md": "Two.\n", "three.md": "Three.\n"}
-    assert "Rejected" in output

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import click
@@ -142,14 +144,14 @@ def _show_why(options: Globals, reference: str) -> None:
 class OriginSession:
     """A conversation that something came from."""
 
-    id: str
+    session_id: str
     title: str | None
     citation: str
     text: str
     """Cited lines as they are shown; empty if the whole conversation is meant, or if it is gone."""
     imported_from: str | None
     """File that the conversation was imported from."""
-    is_missing: bool = False
+    missing: bool = False
 
 
 @frozen
@@ -184,7 +186,7 @@ def trace_note(memory: Memory, sessions: SessionStore, reference: str) -> Passag
     changes, unknown = _find_changes(memory, passage.path, texts)
     cited = dict.fromkeys(re.findall(_SOURCE, passage.text)[:_MAX_SOURCES])
     origins = [_origin_of(memory, sessions, citation) for citation in cited]
-    known = {origin.id for origin in origins}
+    known = {origin.session_id for origin in origins}
     for origin in changes:
         session = origin.change.by.session
         if session and session not in known:
@@ -234,19 +236,19 @@ def _lines_of(history: NoteHistory, digest: str | None) -> frozenset[str]:
 def _origin_of(memory: Memory, sessions: SessionStore, citation: str) -> OriginSession:
     path, first, last = parse_citation(citation) or (citation, 0, 0)
     origin = _session_origin(sessions, parse_transcript_name(path.removeprefix(CITED_FOLDER))[0], citation)
-    if not first or origin.is_missing:
+    if not first or origin.missing:
         return origin
     try:
         text = memory.read(path, start=first, lines=last - first + 1).text
     except KeptError:
-        text = ""
-    return OriginSession(origin.id, origin.title, citation, text, origin.imported_from)
+        return origin
+    return replace(origin, text=text)
 
 
 def _session_origin(sessions: SessionStore, session_id: str, citation: str = "") -> OriginSession:
     record = sessions.find_by_id(session_id)
     if record is None:
-        return OriginSession(session_id, None, citation, "", None, is_missing=True)
+        return OriginSession(session_id, None, citation, "", None, missing=True)
     imported: Any = record.metadata.get("imported")
     source = imported.get("path") if isinstance(imported, dict) else None
     citation = citation or record.citation
@@ -267,8 +269,8 @@ def _print_origin(origin: PassageOrigin) -> None:
 
 def _print_session(session: OriginSession) -> None:
     title = f" '{session.title}'" if session.title else ""
-    state = " (deleted, or on another machine)" if session.is_missing else ""
-    echo(f"\n{style('Conversation', bold=True)} {session.id}{title}{state}")
+    state = " (deleted, or on another machine)" if session.missing else ""
+    echo(f"\n{style('Conversation', bold=True)} {session.session_id}{title}{state}")
     if session.citation:
         echo(session.citation)
     if session.imported_from:
@@ -288,13 +290,8 @@ def _change_text(change: NoteChange) -> str:
 
 def _lines_text(lines: tuple[int, ...]) -> str:
     """Return line numbers as ranges: 'lines 3-5, 9'."""
-    ranges: list[list[int]] = []
-    for line in sorted(lines):
-        if ranges and line == ranges[-1][1] + 1:
-            ranges[-1][1] = line
-        else:
-            ranges.append([line, line])
-    shown = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    runs = ([line for _, line in run] for _, run in groupby(enumerate(sorted(lines)), lambda item: item[1] - item[0]))
+    shown = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
     return f"{'line' if len(lines) == 1 else 'lines'} {shown}"
 
 
@@ -303,12 +300,7 @@ def _origin_json(origin: PassageOrigin) -> dict[str, Any]:
 
     return {
         "passage": passage_json(origin.passage),
-        "sessions": [_session_json(session) for session in origin.sessions],
+        "sessions": to_json(origin.sessions),
         "changes": [{"lines": list(item.lines), "change": change_json(item.change)} for item in origin.changes],
         "unknownLines": list(origin.unknown_lines),
     }
-
-
-def _session_json(session: OriginSession) -> dict[str, Any]:
-    shape: dict[str, Any] = to_json(session)
-    return {"sessionId": shape.pop("id"), "missing": shape.pop("isMissing"), **shape}

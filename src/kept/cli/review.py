@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from kept.base.wording import plural
 from kept.cli.history import SHORT_ID
 from kept.cli.output import echo, local_time, print_json, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
@@ -16,36 +14,26 @@ from kept.cli.terminal_layout import colour_diff
 from kept.errors import KeptError, NoteConflict, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from kept.memory import Memory
-    from kept.notes.history.note_change import Author
     from kept.notes.review_queue import ReviewItem, ReviewQueue, ReviewResult
 
 _STATES = {"proposed": "proposed, not written yet", "written": "written"}
-_QUESTION = "[a]ccept, [e]dit, [r]eject, [s]kip, accept [A]ll from this session, [q]uit?"
 session_option = click.option("--session", metavar="ID", help="Only changes from this session.")
 
 
 @click.group("review", invoke_without_command=True)
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Decide about what agents wrote or propose to write: accept, edit or reject it.
+    """Decide about what agents wrote or propose to write: list, accept or reject it.
 
-    On a terminal, changes are shown one by one; otherwise they are listed. The setting review.agent_writes says whether
-    agents write at once, listed for review, or only when you accept. What they write to files of the system prompt,
-    such as SOUL.md, always waits here.
+    Alone, it lists. The setting review.agent_writes says whether agents write at once, listed for review, or only when
+    you accept. What they write to files of the system prompt, such as SOUL.md, always waits here.
 
     \b
-    kept review
+    kept review list --diff
     kept review accept --session 5054abcd
     """
-    options: Globals = ctx.obj
-    if ctx.invoked_subcommand is not None:
-        return
-    if options.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if ctx.invoked_subcommand is None:
         ctx.invoke(list_waiting)
-        return
-    with options.memory() as memory:
-        _ask_about_all(memory)
 
 
 @command.command("list")
@@ -71,39 +59,27 @@ def list_waiting(options: Globals, session: str | None = None, diff: bool = Fals
         echo("Nothing waits for review.")
 
 
-@command.command("accept")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
-@session_option
-@click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
-@click.pass_obj
-def accept(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool) -> None:
-    """Write proposals, and remove changes that are already written from the list.
+def _add_decision(name: str, text: str) -> None:
+    """Add the command that decides about items: it is called like the method of the queue."""
 
-    ID is an id from 'kept review list', or the beginning of one.
-    """
-    with options.memory() as memory:
-        author = command_author(memory.config.agent_id, "review")
-        chosen = _choose(memory.review, ids, session, all_waiting)
-        results = _decide(chosen, lambda item_id: memory.review.accept(item_id, author=author))
-    _report(results, as_json=options.as_json)
+    @command.command(name, help=f"{text}\n\nID is an id from 'kept review list', or the beginning of one.")
+    @click.argument("ids", metavar="[ID]...", nargs=-1)
+    @session_option
+    @click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
+    @click.pass_obj
+    def run(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool) -> None:
+        with options.memory() as memory:
+            author = command_author(memory.config.agent_id, "review")
+            chosen = _choose(memory.review, ids, session, all_waiting)
+            if name == "reject":  # the newest first: an older change may be in the way of its undo
+                chosen.reverse()
+            decide = memory.review.accept if name == "accept" else memory.review.reject
+            results = _decide(chosen, lambda item_id: decide(item_id, author=author))
+        _report(results, as_json=options.as_json)
 
 
-@command.command("reject")
-@click.argument("ids", metavar="[ID]...", nargs=-1)
-@session_option
-@click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
-@click.pass_obj
-def reject(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool) -> None:
-    """Drop proposals, and undo changes that are already written.
-
-    ID is an id from 'kept review list', or the beginning of one.
-    """
-    with options.memory() as memory:
-        author = command_author(memory.config.agent_id, "review")
-        # The newest first: an older change may be in the way of its undo.
-        chosen = _choose(memory.review, ids, session, all_waiting)[::-1]
-        results = _decide(chosen, lambda item_id: memory.review.reject(item_id, author=author))
-    _report(results, as_json=options.as_json)
+_add_decision("accept", "Write proposals, and remove changes that are already written from the list.")
+_add_decision("reject", "Drop proposals, and undo changes that are already written.")
 
 
 def _choose(queue: ReviewQueue, ids: Sequence[str], session: str | None, all_waiting: bool) -> list[str]:
@@ -112,8 +88,6 @@ def _choose(queue: ReviewQueue, ids: Sequence[str], session: str | None, all_wai
         raise UsageError("Say which changes.", hint="Name ids from 'kept review list', or use --session ID or --all.")
     if ids:
         return list(dict.fromkeys(queue.get(item_id).id for item_id in ids))
-    if session == "":
-        raise UsageError("The session is empty.", hint="'kept review list' shows the sessions.")
     chosen = [item.id for item in queue.list(session=session).items]
     if session is not None and not chosen:
         raise NotFound(f"Nothing from the session '{session}' waits for review.")
@@ -145,18 +119,15 @@ def _report(decided: tuple[list[ReviewResult], list[tuple[str, KeptError]]], *, 
         print_json({"decided": [review_result_json(result) for result in results], "conflicts": shapes})
     else:
         for result in results:
-            _show_result(result)
+            warn_all(result.degraded)
+            path = style(printable(result.item.path), fg="cyan")
+            echo(f"{result.action.capitalize()} {result.item.id[:SHORT_ID]}: {path}")
         for item_id, exc in conflicts:
             warn(f"{item_id[:SHORT_ID]} is in conflict, and waits: {exc.message}")
         if not results and not conflicts:
             echo("Nothing waits for review.")
     if conflicts:
         raise click.exceptions.Exit(4)
-
-
-def _show_result(result: ReviewResult) -> None:
-    warn_all(result.degraded)
-    echo(f"{result.action.capitalize()} {result.item.id[:SHORT_ID]}: {style(printable(result.item.path), fg='cyan')}")
 
 
 def _item_line(item: ReviewItem) -> str:
@@ -167,8 +138,7 @@ def _item_line(item: ReviewItem) -> str:
     return printable(f"{lead}  {_STATES[item.state]}  by {', '.join(names) or 'an agent'}{session}").replace("\n", " ")
 
 
-def _show_preview(queue: ReviewQueue, item: ReviewItem) -> bool:
-    """Print what an item changes. Return whether it can be accepted."""
+def _show_preview(queue: ReviewQueue, item: ReviewItem) -> None:
     preview = queue.preview(item)
     if item.why:
         echo(f"Why: {printable(item.why)}")
@@ -182,59 +152,3 @@ def _show_preview(queue: ReviewQueue, item: ReviewItem) -> bool:
         lead = "Conflict: " if preview.is_conflict else ""
         echo(style(f"{lead}{preview.notice}", fg="yellow"))
     echo()
-    return not preview.is_conflict
-
-
-# one by one
-
-
-def _ask_about_all(memory: Memory) -> None:
-    queue, author = memory.review, command_author(memory.config.agent_id, "review")
-    waiting = queue.list()
-    warn_all(waiting.degraded)
-    if not waiting.items:
-        echo("Nothing waits for review.")
-        return
-    echo(f"{plural(len(waiting.items), 'change')} to review.")
-    left = list(waiting.items)
-    while left:
-        item = left.pop(0)
-        echo(_item_line(item))
-        _show_preview(queue, item)
-        answer = click.prompt(_QUESTION, type=click.Choice([*"aersAq"]), show_choices=False, default="s")
-        if answer == "q":
-            return
-        group = [item]
-        if answer == "A":
-            group += [other for other in left if other.is_from(item)]
-            left = [other for other in left if other not in group]
-        for chosen in group:
-            _carry_out(queue, chosen, answer, author)
-
-
-def _carry_out(queue: ReviewQueue, item: ReviewItem, answer: str, author: Author) -> None:
-    """Do what a person typed. An item that another process decided about, or that is in conflict, is only reported."""
-    try:
-        if answer in "aA":
-            _show_result(queue.accept(item.id, author=author))
-        elif answer == "r":
-            _show_result(queue.reject(item.id, author=author))
-        elif answer == "e":
-            _edit(queue, item, author)
-    except KeptError as exc:
-        warn(f"{exc.message} {exc.hint}".strip())
-
-
-def _edit(queue: ReviewQueue, item: ReviewItem, author: Author) -> None:
-    if item.addition is None:
-        raise UsageError(f"This is in {item.path} already.", hint="Edit the note, then accept the change.")
-    try:
-        text = click.edit(item.addition.text, extension=".md")
-    except click.ClickException as exc:
-        raise UsageError(f"The editor failed: {exc.format_message()}", hint="Set VISUAL or EDITOR to another.") from exc
-    if text is None:
-        echo("Not changed; it still waits.")
-        return
-    if not text.strip():
-        raise UsageError("The text is empty.", hint="Reject the change instead. It still waits.")
-    _show_result(queue.accept(item.id, text=text.strip("\n"), author=author))

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -22,13 +23,14 @@ from kept.cli.output import (
     require_consent,
     style,
     warn,
+    warn_all,
 )
 from kept.cli.root import Globals
 from kept.cli.session_text import describe_session, is_talk, show_lines
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, table_text
 from kept.errors import SessionNotFound, UsageError
 from kept.sessions.deleted import DeletedSession
-from kept.sessions.entries import AnyEntry, Entry, Message, format_entry, format_time
+from kept.sessions.entries import Entry, Message, format_entry, format_time
 from kept.sessions.record import SessionRecord
 from kept.sessions.store import SessionStore
 from kept.sessions.title import TITLE_CHARS
@@ -59,12 +61,11 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
     """List sessions, most recently used first, with their titles."""
     if deleted and channel is not None:
         raise UsageError("A deleted session has no channel.", hint="Leave out --channel.")
-    with options.sessions() as sessions:
+    with _opened(options) as sessions:
         if deleted:
             _list_deleted(options, sessions, sessions.deleted()[:max_results])
             return
         records = sessions.recent()
-        _warn_of_problems(sessions)
     channels = sorted({record.channel for record in records if record.channel})
     shown = [record for record in records if channel in (None, record.channel)][:max_results]
     if channel is not None and channel not in channels:
@@ -95,10 +96,9 @@ def _list_deleted(options: Globals, sessions: SessionStore, deleted: Sequence[De
 @click.pass_obj
 def show(options: Globals, reference: str, tail: int | None, tools: bool, context: bool) -> None:
     """Read the session ID: who said what and when. A tool call is one line."""
-    with options.sessions() as sessions:
+    with _opened(options) as sessions:
         record = sessions.get(reference)
         lines = _read_lines(sessions, record, tail, only_talk=not (tools or options.as_json))
-        _warn_of_problems(sessions)
         if options.as_json:
             sent = {"contexts": list(_contexts_json(lines))} if context else {}
             print_json({"session": record_json(sessions, record), **_lines_json(lines), **sent})
@@ -114,17 +114,11 @@ def _read_lines(
     sessions: SessionStore, record: SessionRecord, tail: int | None, *, only_talk: bool
 ) -> list[TranscriptLine]:
     """Return the lines to show. With ``only_talk``, a tail has that many messages with words, whatever tools did."""
-    if tail is None:
-        return [*sessions.iter_lines(record.id)]
-    if not only_talk:
+    if tail is not None and not only_talk:
         return sessions.tail(record.id, tail)
-    count = tail
-    while True:
-        lines = sessions.tail(record.id, count)
-        talk = [index for index, line in enumerate(lines) if is_talk(line)]
-        if len(talk) >= tail or count > record.messages:
-            return lines[talk[-tail] :] if len(talk) >= tail else lines
-        count *= 4
+    lines = [*sessions.iter_lines(record.id)]
+    talk = [index for index, line in enumerate(lines) if is_talk(line)]
+    return lines[talk[-tail] :] if tail is not None and len(talk) >= tail else lines
 
 
 @command.command("rename")
@@ -135,9 +129,8 @@ def rename(options: Globals, reference: str, title: str) -> None:
     """Give the session ID a title of your own. An empty TITLE removes it."""
     if len(title) > TITLE_CHARS:
         raise UsageError(f"The title is longer than {TITLE_CHARS} characters.", hint="Choose a shorter one.")
-    with options.sessions() as sessions:
+    with _opened(options) as sessions:
         record = sessions.rename(reference, title)
-        _warn_of_problems(sessions)
     text = f"Session {record.id} is now called {record.title!r}." if record.title else "It has no title."
     options.report({"session": record_json(sessions, record)}, text)
 
@@ -147,9 +140,8 @@ def rename(options: Globals, reference: str, title: str) -> None:
 @click.pass_obj
 def reset(options: Globals, reference: str) -> None:
     """End the session ID and start its successor. The old transcript is kept."""
-    with options.sessions() as sessions:
+    with _opened(options) as sessions:
         record = sessions.reset(reference)
-        _warn_of_problems(sessions)
     text = f"Started session {record.id} after {record.predecessor}, which is kept."
     options.report({"session": record_json(sessions, record)}, text)
 
@@ -164,15 +156,13 @@ def delete(options: Globals, reference: str, purge: bool, yes: bool) -> None:
 
     Later imports leave a deleted session out.
     """
-    with options.sessions() as sessions:
+    with _opened(options) as sessions:
         session_id, title = _find_to_delete(sessions, reference, purge=purge)
         if purge and not yes and sys.stdin.isatty():
             name = f"{session_id} ({printable(title)})" if title else session_id
-            question = f"Remove the transcript of {name} for good? It cannot be restored."
-            require_consent(question)
+            require_consent(f"Remove the transcript of {name} for good? It cannot be restored.")
         log = sessions.delete(session_id, purge=purge)
         kept_in = log and _find_path(sessions, log)
-        _warn_of_problems(sessions)
     text = f"Session {session_id} is deleted for good."
     if kept_in:
         text = f"Session {session_id} is deleted; its transcript is now {kept_in}.\n"
@@ -197,18 +187,20 @@ def _find_to_delete(sessions: SessionStore, reference: str, *, purge: bool) -> t
 @click.pass_obj
 def restore(options: Globals, reference: str) -> None:
     """Bring back the deleted session ID, and let imports add to it again."""
-    with options.sessions() as sessions:
+    with _opened(options) as sessions:
         deleted, record = sessions.restore(reference)
-        _warn_of_problems(sessions)
     text = f"The transcript of session {deleted.id} was purged. The next import or capture may bring it back."
     if record:
         text = f"Session {record.id} is restored, with {plural(record.messages, 'message')}."
     options.report({"restored": deleted.id, "session": record_json(sessions, record) if record else None}, text)
 
 
-def _warn_of_problems(sessions: SessionStore) -> None:
-    for problem in sessions.take_problems():
-        warn(f"{problem.path}: {problem.reason.rstrip('.')}.")
+@contextmanager
+def _opened(options: Globals) -> Iterator[SessionStore]:
+    """Open the sessions, and say at the end what could not be read."""
+    with options.sessions() as sessions:
+        yield sessions
+        warn_all(f"{problem.path}: {problem.reason.rstrip('.')}." for problem in sessions.take_problems())
 
 
 # JSON
@@ -263,7 +255,7 @@ def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, Any]:
         if isinstance(line.content, Damage):
             damage.append({"line": line.number, "reason": line.content.reason})
         else:
-            entries.append({"line": line.number, **_entry_json(line.content)})
+            entries.append({"line": line.number, **json.loads(format_entry(line.content))})
     return {"entries": entries, "damage": damage}
 
 
@@ -279,11 +271,6 @@ def _contexts_json(lines: Iterable[TranscriptLine]) -> Iterator[dict[str, Any]]:
                 yield {"line": line.number, "entryId": entry.id, "timestamp": format_time(entry.timestamp), **context}
 
 
-def _entry_json(entry: AnyEntry) -> dict[str, Any]:
-    tree: dict[str, Any] = json.loads(format_entry(entry))
-    return tree
-
-
 # for people
 
 
@@ -291,10 +278,9 @@ def _id_chars(ids: Sequence[str]) -> int | None:
     """Return how many characters of an id tell all of them apart, or None for whole ids, as in a pipe."""
     if columns() >= PIPE_COLUMNS:
         return None
-    chars = _SHORTEST_ID
-    while chars < max(map(len, ids), default=0) and len({session_id[:chars] for session_id in ids}) < len(set(ids)):
-        chars += 1
-    return chars
+    longest = max(map(len, ids), default=0)
+    counts = range(_SHORTEST_ID, longest)
+    return next((chars for chars in counts if len({one[:chars] for one in ids}) == len({*ids})), longest)
 
 
 def _cells(record: SessionRecord) -> tuple[str, int, str, str]:
@@ -314,14 +300,12 @@ def _place(record: SessionRecord) -> str:
 
 
 def _remarks(record: SessionRecord) -> str:
-    remarks = []
-    if record.ended:
-        remarks.append(f"ended ({record.end_reason})")
-    if record.compactions:
-        remarks.append(plural(record.compactions, "compaction"))
-    if record.damaged_lines:
-        remarks.append(plural(record.damaged_lines, "damaged line"))
-    return ", ".join(remarks)
+    remarks = (
+        f"ended ({record.end_reason})" if record.ended else "",
+        plural(record.compactions, "compaction") if record.compactions else "",
+        plural(record.damaged_lines, "damaged line") if record.damaged_lines else "",
+    )
+    return ", ".join(filter(None, remarks))
 
 
 __all__ = ["command", "record_json"]

@@ -100,7 +100,7 @@ def test_every_line_of_the_settings_stays_and_undo_brings_back_every_byte(kept, 
     assert "already" in kept("connect", client).out
     assert file.read_text() == edited
     assert kept("connect", client, "--undo").code == 0
-    emptied = '\n  "extraKnownMarketplaces": {\n  },'
+    emptied = '\n  "extraKnownMarketplaces": {},'
     assert file.read_text().replace(emptied, "") == text
     assert "nothing to do" in kept("connect", client, "--undo").out
 

@@ -62,12 +62,13 @@ def test_any_file_says_the_same_afterwards_and_the_entry(tree, servers, indent, 
         ("", '{\n  "mcpServers": {\n    "kept": {\n      "command": "k"\n    }\n  }\n}\n'),
         (
             '{\n "mcpServers": {\n  "x": {}\n }\n}\n',
-            '{\n "mcpServers": {\n  "kept": {\n   "command": "k"\n  },\n  "x": {}\n }\n}\n',
+            '{\n "mcpServers": {\n  "kept": {"command": "k"},\n  "x": {}\n }\n}\n',
         ),
         (
             '{\r\n\t"mcpServers": {}\r\n}\r\n',
-            '{\r\n\t"mcpServers": {\r\n\t\t"kept": {\r\n\t\t\t"command": "k"\r\n\t\t}\r\n\t}\r\n}\r\n',
+            '{\r\n\t"mcpServers": {"kept": {"command": "k"}}\r\n}\r\n',
         ),
+        ('{"mcpServers": {"x": {}}}', '{"mcpServers": {"x": {}, "kept": {"command": "k"}}}'),
     ],
 )
 def test_it_is_laid_out_as_the_rest_is(before, after):
@@ -102,7 +103,6 @@ def test_taking_an_entry_out_leaves_every_comment_and_everything_else(servers, l
         "[]",
         '"x"',
         '{"mcpServers": []}',
-        '{"mcpServers": {"a": 1}, "mcpServers": {}}',
         '{"a": 1',
         "{" * 500,
         "{'a' 1}",

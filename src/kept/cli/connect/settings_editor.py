@@ -11,7 +11,6 @@ import re
 import tomllib
 from typing import Any
 
-from kept.base.values import frozen
 from kept.errors import ConfigError
 
 _EMPTY = "\ufeff \t\r\n"
@@ -32,14 +31,6 @@ def _refuse(path: str, reason: str) -> ConfigError:
 # JSON
 
 
-@frozen
-class _Member:
-    name: str
-    start: int
-    value_start: int
-    end: int
-
-
 def set_json_entry(path: str, text: str, keys: tuple[str, ...], entry: Any) -> str:
     """Return the text with this entry below these keys. Other members of an object that is there already are kept."""
     expected = parse_json(path, text) if text.strip(_EMPTY) else {}
@@ -48,8 +39,9 @@ def set_json_entry(path: str, text: str, keys: tuple[str, ...], entry: Any) -> s
     value = {**old, **entry} if isinstance(old, dict) and isinstance(entry, dict) else entry
     if keys[-1] in group and old == value:
         return text
+    edited = remove_json_entry(path, text, keys) if keys[-1] in group else text
     group[keys[-1]] = value
-    edited = _put_member(text if text.strip(_EMPTY) else "{}\n", keys, value)
+    edited = _add_member(edited, keys, value) if text.strip(_EMPTY) else json.dumps(expected, indent=2) + "\n"
     return _require_json(path, edited, expected)
 
 
@@ -62,12 +54,10 @@ def remove_json_entry(path: str, text: str, keys: tuple[str, ...]) -> str:
     del group[keys[-1]]
     blank, at = _blank(text), 0
     for key in keys:
-        member = next(member for member in _members(blank, at) if member.name == key)
-        at = member.value_start
-    start, end = member.start, member.end
+        start, at, end = _members(blank, at)[key]
     head, rest, with_commas = text[:start], text[end:], _blank_comments(text)
     if comma := re.compile(r"\s*,").match(with_commas, end):
-        rest = text[end : comma.end() - 1] + text[comma.end() :]
+        rest = text[end : comma.end() - 1] + text[comma.end() :].lstrip(" \t")
     elif with_commas[:start].rstrip().endswith(","):
         before = with_commas.rindex(",", 0, start)
         head = text[:before] + text[before + 1 : start].rstrip(" \t")
@@ -109,15 +99,15 @@ def _descend(path: str, tree: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     return group
 
 
-def _members(blank: str, at: int) -> list[_Member]:
-    """Return the members of the object at or after a position."""
-    decode, members = json.JSONDecoder().raw_decode, []
+def _members(blank: str, at: int) -> dict[str, tuple[int, int, int]]:
+    """Return where each member of the object at or after a position begins, where its value does, and where it ends."""
+    decode, members = json.JSONDecoder().raw_decode, {}
     at = _skip(blank, blank.index("{", at) + 1)
     while blank[at] != "}":
         name, name_end = decode(blank, at)
         value_start = _skip(blank, name_end)
         end = decode(blank, value_start)[1]
-        members.append(_Member(name, at, value_start, end))
+        members[name] = at, value_start, end
         at = _skip(blank, end)
     return members
 
@@ -128,51 +118,22 @@ def _skip(blank: str, at: int) -> int:
     return at
 
 
-def _put_member(text: str, keys: tuple[str, ...], value: Any) -> str:
-    """Replace the value below these keys, or add it to the last object that exists."""
-    blank, at = _blank(text), 0
-    for depth, key in enumerate(keys):
+def _add_member(text: str, keys: tuple[str, ...], value: Any) -> str:
+    """Add a value below these keys, in a line of its own if the last object that exists has such."""
+    blank, at, (key, *rest) = _blank(text), 0, keys
+    members = _members(blank, at)
+    while rest and key in members:
+        at, (key, *rest) = members[key][1], rest
         members = _members(blank, at)
-        member = next((member for member in members if member.name == key), None)
-        if member is None:
-            for inner in reversed(keys[depth + 1 :]):
-                value = {inner: value}
-            return _add_member(text, blank.index("{", at) + 1, members, key, value)
-        at = member.value_start
-    dumped = _dump(value, text, _indent_at(text, at))
-    return text[:at] + _as_lines(dumped, text) + text[json.JSONDecoder().raw_decode(blank, at)[1] :]
-
-
-def _add_member(text: str, at: int, members: list[_Member], key: str, value: Any) -> str:
-    """Add a member to an object: the first one, or the last one if they are all on one line."""
-    if members and "\n" not in text[at : members[-1].end]:
-        added = f", {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
-        at = members[-1].end
-    else:
-        outer = _indent_at(text, at)
-        inner = _indent_at(text, members[0].start) if members else outer + _indent(text)
-        end = "," if members else "" if re.match(r"[ \t]*\r?\n", text[at:]) else f"\n{outer}"
-        added = f"\n{inner}{json.dumps(key)}: {_dump(value, text, inner)}{end}"
-    return text[:at] + _as_lines(added, text) + text[at:]
-
-
-def _dump(value: Any, text: str, indent: str) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=_indent(text)).replace("\n", f"\n{indent}")
-
-
-def _as_lines(added: str, text: str) -> str:
-    return added.replace("\n", "\r\n") if "\r\n" in text else added
-
-
-def _indent_at(text: str, at: int) -> str:
-    line = text[text.rfind("\n", 0, at) + 1 : at]
-    return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-def _indent(text: str) -> str:
-    """Return one level of indentation, as the first indented line has it."""
-    indented = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
-    return indented[1] if indented else "  "
+    for inner in reversed(rest):
+        value = {inner: value}
+    added = f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
+    begin = blank.index("{", at) + 1
+    gap = text[begin : _skip(text, begin)]
+    if members and "\n" not in gap:
+        end = max(end for _, _, end in members.values())
+        return f"{text[:end]}, {added}{text[end:]}"
+    return text[:begin] + (f"{gap}{added}," if members else added) + text[begin:]
 
 
 # TOML
