@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -48,15 +49,7 @@ class AddCommand(click.Command):
 )
 @person_option
 @click.pass_obj
-def command(
-    options: Globals,
-    text: tuple[str, ...],
-    to: str | None,
-    replaces: str | None,
-    again: bool,
-    project: str | None,
-    person: str | None,
-) -> None:
+def command(options: Globals, /, text: tuple[str, ...], project: str | None, person: str | None, **target: Any) -> None:
     """Write TEXT to a note. Without TEXT, or with '-', read it from standard input.
 
     With --replaces, TEXT is written above the old line, or to today's log if that is in a daily note.
@@ -74,7 +67,7 @@ def command(
         if not is_utf8(note):
             raise UsageError("The text is not in UTF-8.", hint="Set the terminal to UTF-8, or convert it with iconv.")
         author = command_author(memory.config.agent_id, "add")
-        written = memory.add(note, to=to, replaces=replaces, again=again, project=project, author=author)
+        written = memory.add(note, project=project, author=author, **target)
         folder = memory.workspace.root
     if options.as_json:
         from kept.agent.tools.record_json import written_json

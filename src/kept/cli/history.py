@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -22,7 +24,6 @@ from kept.cli.output import (
 from kept.cli.root import Globals, command_author
 from kept.cli.terminal_layout import colour_diff, layout_rows
 from kept.errors import UsageError
-from kept.memory import Memory
 from kept.notes.history.line_changes import diff_versions
 from kept.notes.history.note_change import NoteChange
 from kept.notes.history.note_history import NoteHistory
@@ -107,15 +108,7 @@ def _one_line(text: str) -> str:
 @click.option("--session", metavar="ID", help="Only changes from this session.")
 @click.option("--diff", is_flag=True, help="Show what each change did.")
 @click.pass_obj
-def command(
-    options: Globals,
-    note: str | None,
-    max_results: int,
-    since: str | None,
-    by: str | None,
-    session: str | None,
-    diff: bool,
-) -> None:
+def command(options: Globals, /, note: str | None, max_results: int, diff: bool, **filters: Any) -> None:
     """Show who changed which note, when and why, newest first.
 
     NOTE is the path of a note, or the id of a change. Edits by other programs are noticed by the next search or
@@ -126,35 +119,24 @@ def command(
     kept history MEMORY.md
     """
     with options.memory() as memory:
-        changes, total = _read(memory, note, since, by, session, max_results)
-        shows_diffs = diff or bool(note and changes and _is_id(note))
-        diffs = [memory.history.diff(change) for change in changes] if shows_diffs else None
-        lines = [] if shows_diffs or options.as_json else change_lines(memory.history, changes)
+        if note and re.fullmatch(rf"[0-9a-f]{{{SHORT_ID},16}}", note):
+            diff, changes = True, memory.history.find_changes([note])
+        else:
+            changes = [*memory.history.changes(note, max_results=max_results + 1, **filters)]
+        is_all, changes = len(changes) <= max_results, changes[:max_results]
+        diffs = [memory.history.diff(change) for change in changes] if diff else None
+        lines = [] if diff or options.as_json else change_lines(memory.history, changes)
     if options.as_json:
         from kept.agent.tools.record_json import change_json
 
         shapes = [change_json(change, diff=diffs[at] if diffs else None) for at, change in enumerate(changes)]
-        print_json({"changes": shapes, "complete": total is not None})
+        print_json({"changes": shapes, "complete": is_all})
         return
     _show(changes, diffs, lines)
     if not changes:
-        echo("No changes." if note or since or by or session else "No note has changed since the history began.")
-    elif total is None:
+        echo("No changes." if note or any(filters.values()) else "No note has changed since the history began.")
+    elif not is_all:
         echo(style("There are more; -n shows more of them.", dim=True), err=True)
-
-
-def _read(
-    memory: Memory, note: str | None, since: str | None, by: str | None, session: str | None, limit: int
-) -> tuple[list[NoteChange], int | None]:
-    """Return the changes to show, and their number if these are all."""
-    if note and _is_id(note):
-        return memory.history.find_changes([note]), 1
-    changes = list(memory.history.changes(note, since=since, by=by, session=session, max_results=limit + 1))
-    return changes[:limit], len(changes) if len(changes) <= limit else None
-
-
-def _is_id(text: str) -> bool:
-    return SHORT_ID <= len(text) <= 16 and all(char in "0123456789abcdef" for char in text)
 
 
 def _show(changes: list[NoteChange], diffs: list[str] | None, lines: list[str]) -> None:
@@ -180,15 +162,7 @@ def _show(changes: list[NoteChange], diffs: list[str] | None, lines: list[str]) 
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
-def undo_command(
-    options: Globals,
-    changes: tuple[str, ...],
-    session: str | None,
-    since: str | None,
-    by: str | None,
-    dry_run: bool,
-    yes: bool,
-) -> None:
+def undo_command(options: Globals, /, changes: tuple[str, ...], dry_run: bool, yes: bool, **filters: Any) -> None:
     """Undo changes of notes, even if later changes touched other lines.
 
     CHANGE is an id from 'kept history'. Without one and without options, the last change that Kept made is taken back.
@@ -199,11 +173,11 @@ def undo_command(
     kept undo 3f2a91c0
     kept undo --by memory_write --since 2h --dry-run
     """
-    if changes and (session or since or by):
+    if changes and any(filters.values()):
         raise UsageError("A change and options were given.", hint="Name changes, or use --session, --since or --by.")
     with options.memory() as memory:
         author = command_author(memory.config.agent_id, "undo")
-        plan = memory.history.undo(changes or None, session=session, since=since, by=by, author=author, dry_run=True)
+        plan = memory.history.undo(changes or None, author=author, dry_run=True, **filters)
         lines = change_lines(memory.history, plan.changes)
         if plan.changes and not dry_run and not yes:
             _ask(lines, len(plan.changes))

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from kept.agent.tools.record_json import result_json
-from kept.base.records import SOURCES, Grade, Hit, ListedPeriod, Occurrence, SearchResult, cite
+from kept.base.records import SOURCES, Grade, Hit, Occurrence, SearchResult, cite
 from kept.base.wording import plural
 from kept.cli.output import (
     echo,
@@ -80,35 +80,31 @@ def _validity(hit: Hit) -> list[str]:
         text = f"until {validity.until}" + (f", then {validity.replaced_by}" if validity.replaced_by else "")
     else:
         text = f"only since {validity.since}" if validity.since else "no longer holds"
-    return [style(line, dim=True) for line in wrap(_plain(text), indent=_INDENT, hang=2)] if text else []
+    return _dim_lines(text)
 
 
 def _further_line(passage: Hit, stems: list[str]) -> str:
     """Return one line for a further passage of the note: its lines, score, last heading and first line that matches."""
-    lines = cite("", passage.start_line, passage.end_line).removeprefix("#")
+    lines, score = cite("", passage.start_line, passage.end_line).removeprefix("#"), f"{passage.score:.2f}"
     rows = [_plain(line).strip() for line in snippet_lines(passage)]
     text = rows[_best_line(rows, stems, 1)] if rows else ""
-    heading = hit_headings(passage)[-1:]
-    about = ": ".join([*(_plain(name) for name in heading), text])
-    lead = f"also {lines}  {passage.score:.2f}  "
-    room = max(10, columns() - _INDENT - text_width(lead))
-    about = cut(about, room)
+    room = columns() - _INDENT - text_width(f"also {lines}  {score}  ")
+    about = cut(": ".join([*map(_plain, hit_headings(passage)[-1:]), text]), max(10, room))
     about = style(about, dim=True) if _has_ended(passage, text) else highlight(about, stems)
-    line = (
-        f"{'':<{_INDENT}}{style('also', dim=True)} {style(lines, fg='cyan')}"
-        f"  {style(f'{passage.score:.2f}', dim=True)}  {about}"
-    )
-    return "\n".join([line, *_validity(passage)])
+    lead = f"{'':<{_INDENT}}{style('also', dim=True)} {style(lines, fg='cyan')}  {style(score, dim=True)}"
+    return "\n".join([f"{lead}  {about}", *_validity(passage)])
 
 
 def _occurrences(lead: str, others: Sequence[Occurrence]) -> list[str]:
     """Return one line with citations, or nothing."""
-    if not others:
-        return []
-    shown = [_plain(other.citation) for other in others[:_MOST_OCCURRENCES]]
-    more = len(others) - len(shown)
-    text = f"{lead} {', '.join(shown)}{f' and {more:,} more' if more else ''}"
-    return [style(line, dim=True) for line in wrap(text, indent=_INDENT, hang=2)]
+    more = len(others) - _MOST_OCCURRENCES
+    cited = ", ".join(other.citation for other in others[:_MOST_OCCURRENCES])
+    return _dim_lines(f"{lead} {cited}{f' and {more:,} more' if more > 0 else ''}" if others else "")
+
+
+def _dim_lines(text: str) -> list[str]:
+    """Return the lines of a remark about a hit, or nothing."""
+    return [style(line, dim=True) for line in wrap(_plain(text), indent=_INDENT, hang=2)] if text else []
 
 
 def parts_text(hit: Hit) -> str:
@@ -129,8 +125,7 @@ def _around_match(lines: list[str], words: list[str], max_lines: int) -> tuple[i
     if len(lines) <= max_lines + 1:  # saying that there is one more takes as much room as the line
         return 0, lines
     before = min(_LINES_BEFORE, max_lines // 4)
-    first = max(0, _best_line(lines, words, max_lines - before) - before)
-    first = min(first, len(lines) - max_lines)
+    first = min(max(0, _best_line(lines, words, max_lines - before) - before), len(lines) - max_lines)
     return first, lines[first : first + max_lines]
 
 
@@ -144,19 +139,14 @@ def _best_line(lines: list[str], words: list[str], count: int) -> int:
 def _header(hit: Hit) -> str:
     lead = time_text(str(hit.timestamp)) if hit.listed else f"{hit.score:.2f} {hit.grade}"
     where = _plain(hit.citation)
-    about = "  ".join(part for part in (_project(hit), " > ".join(hit_headings(hit)), _when(hit)) if part)
+    parts = (f"project {hit.project}" if hit.project else "", " > ".join(hit_headings(hit)), _when(hit))
+    about = _plain("  ".join(filter(None, parts)))
     room = columns() - text_width(lead) - text_width(where) - 4
-    shown = style(where, fg="cyan", bold=True)
-    about, header = _plain(about), [style(lead, **_LEAD_STYLES[hit.grade]), shown]
+    header = f"{style(lead, **_LEAD_STYLES[hit.grade])}  {style(where, fg='cyan', bold=True)}"
     if hit.title and text_width(about) > room:  # the name of a transcript leaves little room
-        title = cut(about, columns() - _INDENT)
-        return "\n".join(["  ".join(header), style(f"{'':<{_INDENT}}{title}", dim=True)])
+        return f"{header}\n{style(' ' * _INDENT + cut(about, columns() - _INDENT), dim=True)}"
     about = cut(about, room)
-    return "  ".join([*header, *([style(about, dim=True)] if about else [])])
-
-
-def _project(hit: Hit) -> str:
-    return f"project {hit.project}" if hit.project else ""
+    return f"{header}  {style(about, dim=True)}" if about else header
 
 
 def _when(hit: Hit) -> str:
@@ -207,20 +197,12 @@ _DROPPED_SHOWN = 20
 @click.pass_obj
 def command(
     options: Globals,
+    /,
     query: tuple[str, ...],
-    max_results: int | None,
-    min_score: float | None,
-    source: str | None,
-    path: str | None,
-    session: str | None,
-    channel: str | None,
-    since: str | None,
-    until: str | None,
-    as_of: str | None,
-    tags: tuple[str, ...],
     project: str | None,
     person: str | None,
     explain: bool,
+    **filters: Any,
 ) -> None:
     """Search notes and conversations by meaning and by word.
 
@@ -237,21 +219,7 @@ def command(
             from kept.notes.projects import find_project
 
             project = find_project(memory.workspace, ".")
-        result = memory.search(
-            words,
-            max_results=max_results,
-            min_score=min_score,
-            source=source,
-            path=path,
-            session=session,
-            channel=channel,
-            since=since,
-            until=until,
-            as_of=as_of,
-            tags=tags,
-            project=project,
-            progress=progress,
-        )
+        result = memory.search(words, project=project, progress=progress, **filters)
     if options.as_json:
         print_json(result_json(result, explain=explain))
     else:
@@ -259,39 +227,31 @@ def command(
 
 
 def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
+    """Print the hits, those that are weak after the others."""
+    from kept.search.hit_display import query_words
+
     warn_all(result.degraded)
-    if result.period:
-        echo(style(printable(result.period.text), bold=True))
-    if not result.hits:
-        echo("Nothing from that time." if result.period else "Nothing found.")
-    _show_hits(result, query, explain=explain)
+    hits, period = sorted(result.hits, key=lambda hit: hit.grade == "weak"), result.period
+    if period:
+        echo(style(printable(period.text), bold=True))
+    if not hits:
+        echo("Nothing from that time." if period else "Nothing found.")
+    words = query_words(query) if hits and not period else []
+    first_weak = next((at for at, hit in enumerate(hits) if hit.grade == "weak"), len(hits))
+    for at, hit in enumerate(hits):
+        if at == first_weak:
+            echo(style("Less certain:" if at else "Nothing certain. Closest:", bold=True))
+        echo(hit_text(hit, words, max_lines=1 if 0 < first_weak <= at else LINES_SHOWN))
+        if explain:
+            echo(parts_text(hit))
+        echo()
     if explain and result.dropped:
         echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
         for dropped in result.dropped[:_DROPPED_SHOWN]:
             echo(f"  {dropped.score:.2f}  {dropped.citation}  {dropped.reason}")
-    if result.period and result.hits:
-        echo(style(_count_text(result.period, len(result.hits)), dim=True))
-    elif result.hits:
-        echo(style(f"{plural(len(result.hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
-
-
-def _show_hits(result: SearchResult, query: str, *, explain: bool) -> None:
-    """Print the hits, those that are weak after the others."""
-    from kept.search.hit_display import query_words
-
-    words = query_words(query) if result.hits and not result.period else []
-    certain = [hit for hit in result.hits if hit.grade != "weak"]
-    weak = [hit for hit in result.hits if hit.grade == "weak"]
-    for hit in (*certain, *weak):
-        if weak and hit is weak[0]:
-            echo(style("Less certain:" if certain else "Nothing certain. Closest:", bold=True))
-        lines = 1 if certain and hit.grade == "weak" else LINES_SHOWN
-        echo(hit_text(hit, words, max_lines=lines))
-        if explain:
-            echo(parts_text(hit))
-        echo()
-
-
-def _count_text(period: ListedPeriod, shown: int) -> str:
-    total = plural(period.total, "entry", "entries")
-    return total if shown >= period.total else f"The latest {shown:,} of {total}; -n shows more."
+    if period and hits:
+        total = plural(period.total, "entry", "entries")
+        is_all = len(hits) >= period.total
+        echo(style(total if is_all else f"The latest {len(hits):,} of {total}; -n shows more.", dim=True))
+    elif hits:
+        echo(style(f"{plural(len(hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
