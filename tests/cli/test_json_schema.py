@@ -143,7 +143,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("connect", ["connect", "cursor", "--scope", "project", "--dry-run"]),
         ("bench", ["bench", str(tmp / "set")]),
         ("chat", ["--set", "model.provider=extractive", "chat", "-m", "where is the lighthouse?"]),
-        ("sessions show", ["sessions", "show", "terminal:main", "--context"]),
+        ("sessions show", ["sessions", "show", "terminal:main"]),
         ("error", ["get", "nowhere.md"]),
     ]
 

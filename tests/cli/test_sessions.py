@@ -58,13 +58,6 @@ def test_show_is_readable_by_a_person(kept, session):
     assert max(map(len, lines)) < 130
 
 
-def test_show_with_tools_leaves_nothing_out(kept, session):
-    shown = kept("sessions", "show", session.id, "--tools").out
-    assert "(thinking) Let me look." in shown
-    assert "← Under the pot. Under the pot." in shown
-    assert "[image/png]" in shown
-
-
 def test_what_a_client_puts_into_messages_is_not_shown_as_talk(kept, home):
     with SessionStore.open(home=home) as store:
         record = store.get_or_create("claude-code", "x")
@@ -93,7 +86,7 @@ def test_what_a_client_puts_into_messages_is_not_shown_as_talk(kept, home):
     tail = kept("sessions", "show", record.id, "--tail", "1").out
     assert "On 5433." in tail
     assert "What does" not in tail
-    everything = kept("sessions", "show", record.id, "--tools").out
+    everything = kept("sessions", "show", record.id, "--json").out
     assert "Today is Monday." in everything
     assert "Bye!" in everything
 

@@ -168,10 +168,13 @@ def _talk(options: Globals, conversation: LocalConversation, runner: asyncio.Run
             try:
                 runner.run(_answer(conversation, screen, text))
             except KeyboardInterrupt:
-                screen.stopped()
+                screen.break_off()
+                echo(style("Stopped.", dim=True))
                 runner.run(conversation.stop())
             except Exception as exc:  # noqa: BLE001 - an answer that fails must not end the conversation
-                screen.failed(exc)
+                screen.break_off()
+                unexpected = f"Unexpected error: {type(exc).__name__}: {exc}"
+                warn(f"{exc.message} {exc.hint}" if isinstance(exc, KeptError) else unexpected)
 
 
 async def _answer(conversation: LocalConversation, screen: ChatScreen, text: str) -> None:
@@ -261,20 +264,11 @@ class ChatScreen:
             case _:
                 assert_never(event)
 
-    def stopped(self) -> None:
+    def break_off(self) -> None:
+        """Leave what is written of a reply that goes no further."""
         self.leave()
         self._break_line()
         self._streamed = False
-        echo(style("Stopped.", dim=True))
-
-    def failed(self, error: Exception) -> None:
-        self.leave()
-        self._break_line()
-        self._streamed = False
-        if isinstance(error, KeptError):
-            warn(f"{error.message} {error.hint}")
-        else:
-            warn(f"Unexpected error: {type(error).__name__}: {error}")
 
     def _write(self, text: str) -> None:
         echo(text, nl=False)

@@ -155,41 +155,19 @@ def _table(rows: list[SettingRow]) -> str:
 @command.command("agents")
 @click.pass_obj
 def agents(options: Globals) -> None:
-    """List the agents: where their notes are, and how many notes and conversations they have.
+    """List the agents: where their notes are, with whom they share these, and which model answers.
 
     'kept --agent NAME init' adds one.
     """
-    from kept.config.layers import settings_by_agent
+    from kept.config.layers import is_same_folder, settings_by_agent
 
-    loaded = settings_by_agent(replace(options, agent="main").load())
-    shapes = [_summarise(name, loaded) for name in loaded]
-    headers = ("Agent", "Notes in", "Shared with", "Notes", "Conversations", "Model")
-    options.report({"agents": shapes}, table_text(headers, [_cells(**shape) for shape in shapes]))
-
-
-def _summarise(name: str, agents: dict[str, LoadedConfig]) -> dict[str, Any]:
-    from kept.config.layers import is_same_folder
-    from kept.notes.scan import scan_workspace
-    from kept.notes.workspace import Workspace
-    from kept.sessions.transcript_paths import iter_transcripts
-
-    config = agents[name].config
-    notes = Workspace.of(config)
-    exists = os.path.isdir(notes.root)
-    scan = scan_workspace(notes, max_bytes=config.memory_search.max_file_bytes) if exists else None
-    others = ((other, loaded.config.workspace) for other, loaded in agents.items() if other != name)
-    sessions = config.paths.sessions
-    return {
-        "name": name,
-        "workspaceDir": notes.root,
-        "sharedWith": [other for other, folder in others if is_same_folder(folder, notes.root)],
-        "notes": None if scan is None else len(scan.files),
-        "sessions": sum(1 for _ in iter_transcripts(sessions)) if os.path.isdir(sessions) else 0,
-        "model": config.agent.model.name,
-    }
-
-
-def _cells(**shape: Any) -> tuple[Any, ...]:
-    shape["sharedWith"] = ", ".join(shape["sharedWith"])
-    shape["notes"] = "none yet" if shape["notes"] is None else shape["notes"]
-    return tuple("" if value is None else value for value in shape.values())
+    configs = {name: loaded.config for name, loaded in settings_by_agent(replace(options, agent="main").load()).items()}
+    shapes: list[dict[str, Any]] = []
+    for name, config in configs.items():
+        others = [other for other in configs if other != name]
+        shared = [other for other in others if is_same_folder(configs[other].workspace, config.workspace)]
+        model = config.agent.model.name
+        shapes.append({"name": name, "workspaceDir": config.workspace, "sharedWith": shared, "model": model})
+    shown = ({**shape, "sharedWith": ", ".join(shape["sharedWith"]), "model": shape["model"] or ""} for shape in shapes)
+    rows = [[*row.values()] for row in shown]
+    options.report({"agents": shapes}, table_text(("Agent", "Notes in", "Shared with", "Model"), rows))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import signal
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,12 +13,11 @@ from kept.base.limits import one_line
 from kept.base.reports import SyncReport
 from kept.base.wording import plural
 from kept.cli.background_service import Action, manage_service, service_options
-from kept.cli.output import echo, json_text, print_json, progress_bar, warn
+from kept.cli.output import echo, json_text, print_json, progress_bar, warn_all
 from kept.cli.root import Globals
 from kept.errors import UsageError
 
 if TYPE_CHECKING:
-    from kept.memory import Memory
     from kept.notes.survey import LeftOut
     from kept.server.live import LiveEvent
 
@@ -59,7 +57,11 @@ def command(ctx: click.Context, force: bool, watch: bool, service: Action | None
         return
     with options.memory() as memory, progress_bar("Indexing") as progress:
         report = memory.sync(force=force, progress=progress)
-        left_out = _find_left_out(memory) if verbose else ()
+        left_out: tuple[LeftOut, ...] = ()
+        if verbose:
+            from kept.notes.survey import survey_workspace
+
+            left_out = survey_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes).left_out
     if options.as_json:
         print_json(to_json(report) | ({"leftOut": to_json(left_out)} if verbose else {}))
     else:
@@ -68,20 +70,14 @@ def command(ctx: click.Context, force: bool, watch: bool, service: Action | None
             echo(f"Not indexed: {one_line(entry.path)} ({_REASONS[entry.reason]})")
 
 
-def _find_left_out(memory: Memory) -> tuple[LeftOut, ...]:
-    from kept.notes.survey import survey_workspace
-
-    return survey_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes).left_out
-
-
 def show_report(report: SyncReport) -> None:
-    if report.rebuilt:
-        warn(f"Rebuilt: {report.rebuilt.rstrip('.')}.")
-    for problem in report.problems:
-        warn(f"{problem.path}: {problem.reason}")
-    for failure in report.failures:
-        warn(failure)
+    warn_all(_remarks(report))
     echo(report_line(report))
+
+
+def _remarks(report: SyncReport) -> list[str]:
+    rebuilt = [f"Rebuilt: {report.rebuilt.rstrip('.')}."] if report.rebuilt else []
+    return [*rebuilt, *(f"{problem.path}: {problem.reason}" for problem in report.problems), *report.failures]
 
 
 def report_line(report: SyncReport) -> str:
@@ -108,16 +104,11 @@ def _watch(options: Globals) -> None:
     with options.memory() as memory:
         memory.index_service.require_usable()
         with LiveIndex(memory, watch=True, listener=events.put):
-            if options.as_json:
-                for event in _until_stopped(events):
+            for event in iter(events.get, None):
+                if options.as_json:
                     echo(json_text(event_json(event)))
-            else:
-                _show(memory, events)
-
-
-def _until_stopped(events: queue.SimpleQueue[LiveEvent | None]) -> Iterator[LiveEvent]:
-    while (event := events.get()) is not None:
-        yield event
+                else:
+                    _show(event, memory.workspace.root)
 
 
 def event_json(event: LiveEvent) -> dict[str, Any]:
@@ -129,24 +120,13 @@ def event_json(event: LiveEvent) -> dict[str, Any]:
     return shape
 
 
-def _show(memory: Memory, events: queue.SimpleQueue[LiveEvent | None]) -> None:
-    for event in _until_stopped(events):
-        for line in messages_of(event):
-            echo(line, err=True)
-        if event.report is not None:
-            echo(report_line(event.report))
-        if event.kind == "synced" and event.state.syncs == 1:  # scripts wait for this line
-            echo(f"Watching {memory.workspace.root}; stop with Ctrl-C.", err=True)
-
-
-def messages_of(event: LiveEvent) -> list[str]:
-    """Return the messages that an event has besides the result of a sync."""
-    if event.kind == "role":
-        if event.state.role == "standby":
-            return [f"Standing by: process {event.state.leader_pid or '?'} keeps the index current."]
-        return [event.message] if event.message else []
-    if event.report is None:
-        return [f"Note: {event.message}"]
-    rebuilt = [f"Rebuilt: {event.report.rebuilt.rstrip('.')}."] if event.report.rebuilt else []
-    problems = [f"{problem.path}: {problem.reason}" for problem in event.report.problems]
-    return [f"Note: {text}" for text in (*rebuilt, *problems)]
+def _show(event: LiveEvent, folder: str) -> None:
+    if event.kind == "role" and event.state.role == "standby":
+        echo(f"Standing by: process {event.state.leader_pid or '?'} keeps the index current.", err=True)
+    elif event.report is None and event.message:
+        echo(event.message if event.kind == "role" else f"Note: {event.message}", err=True)
+    if event.report is not None:
+        warn_all(_remarks(event.report))
+        echo(report_line(event.report))
+    if event.kind == "synced" and event.state.syncs == 1:  # scripts wait for this line
+        echo(f"Watching {folder}; stop with Ctrl-C.", err=True)

@@ -163,7 +163,7 @@ def _list_projects(options: Globals) -> None:
     files = scan_workspace(workspace, max_bytes=config.memory_search.max_file_bytes).files if projects else ()
     notes = (file.path for file in files if not file.path.endswith(f"/{PROJECT_MARKER}"))
     counts = Counter(name for path in notes if (name := project_of_path(path)))
-    shapes = [
+    shapes: list[dict[str, Any]] = [
         {
             "name": project.name,
             "remotes": list(project.keys),
@@ -175,11 +175,11 @@ def _list_projects(options: Globals) -> None:
     ]
     rows = [
         (
-            f"{project.name} (here)" if project.name == current else project.name,
-            ", ".join(map(show_key, project.keys)) or "none",
-            counts[project.name],
+            shape["name"] + " (here)" * shape["current"],
+            ", ".join(map(show_key, shape["remotes"])) or "none",
+            shape["notes"],
         )
-        for project in projects
+        for shape in shapes
     ]
     none = "No projects. 'kept init --project' in the folder of a repository adds one."
     options.report(

@@ -100,15 +100,11 @@ def list_schedules(options: Globals) -> None:
 @command_with_id("remove")
 def remove(options: Globals, schedule_id: str) -> None:
     """Remove the schedule ID. What it asked and was answered stays in its conversation."""
-    removed: list[Schedule] = []
-
-    def change(book: ScheduleBook) -> ScheduleBook:
-        removed[:] = [book.find(schedule_id)]
-        return book.without(removed[0])
-
-    _book(options.load().config).change(change)
-    text = f"Removed {removed[0].id}: {printable(removed[0].when)}."
-    options.report({"removed": schedule_json(removed[0])}, text)
+    book = _book(options.load().config)
+    removed = book.read().find(schedule_id)
+    book.change(lambda book: book.without(book.find(schedule_id)))
+    shape = {"removed": schedule_json(removed)}
+    options.report(shape, f"Removed {removed.id}: {printable(removed.when)}.")
 
 
 @command_with_id("pause")

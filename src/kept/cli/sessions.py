@@ -26,7 +26,7 @@ from kept.cli.output import (
     warn_all,
 )
 from kept.cli.root import Globals
-from kept.cli.session_text import describe_session, is_talk, show_lines
+from kept.cli.session_text import describe_session, is_talk, show_line
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, table_text
 from kept.errors import SessionNotFound, UsageError
 from kept.sessions.deleted import DeletedSession
@@ -91,34 +91,39 @@ def _list_deleted(options: Globals, sessions: SessionStore, deleted: Sequence[De
 @command.command("show")
 @click.argument("reference", metavar="ID")
 @click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
-@click.option("--tools", is_flag=True, help="Show tool results, thinking, reminders and commands too.")
-@click.option("--context", is_flag=True, help="Show what the model was sent for each answer, and its size.")
 @click.pass_obj
-def show(options: Globals, reference: str, tail: int | None, tools: bool, context: bool) -> None:
-    """Read the session ID: who said what and when. A tool call is one line."""
+def show(options: Globals, reference: str, tail: int | None) -> None:
+    """Read the session ID: who said what and when. A tool call is one line.
+
+    With --json, it is everything: the results of tools too, and what the model was sent for each answer.
+    """
     with _opened(options) as sessions:
         record = sessions.get(reference)
-        lines = _read_lines(sessions, record, tail, only_talk=not (tools or options.as_json))
+        lines = _read_lines(sessions, record, tail, only_talk=not options.as_json)
         if options.as_json:
-            sent = {"contexts": list(_contexts_json(lines))} if context else {}
-            print_json({"session": record_json(sessions, record), **_lines_json(lines), **sent})
+            print_json({"session": record_json(sessions, record), **_lines_json(lines)})
             return
         if record.title:
             echo(style(record.title, bold=True))
         echo(style(describe_session(record), bold=not record.title, dim=bool(record.title)))
-        for text in show_lines(lines, everything=tools, with_context=context):
-            echo(text)
+        for line in lines:
+            for text in show_line(line):
+                echo(text)
 
 
 def _read_lines(
     sessions: SessionStore, record: SessionRecord, tail: int | None, *, only_talk: bool
 ) -> list[TranscriptLine]:
     """Return the lines to show. With ``only_talk``, a tail has that many messages with words, whatever tools did."""
-    if tail is not None and not only_talk:
-        return sessions.tail(record.id, tail)
-    lines = [*sessions.iter_lines(record.id)]
-    talk = [index for index, line in enumerate(lines) if is_talk(line)]
-    return lines[talk[-tail] :] if tail is not None and len(talk) >= tail else lines
+    if tail is None:
+        return [*sessions.iter_lines(record.id)]
+    count = tail
+    while True:
+        lines = sessions.tail(record.id, count)
+        talk = [index for index, line in enumerate(lines) if not only_talk or is_talk(line)]
+        if len(talk) >= tail or count > record.messages:
+            return lines[talk[-tail] :] if len(talk) >= tail else lines
+        count *= 4
 
 
 @command.command("rename")
@@ -249,26 +254,21 @@ def _find_path(sessions: SessionStore, log: str) -> str:
     return os.path.join(sessions.config.paths.folder, log)
 
 
-def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, Any]:
-    entries, damage = [], []
-    for line in lines:
-        if isinstance(line.content, Damage):
-            damage.append({"line": line.number, "reason": line.content.reason})
-        else:
-            entries.append({"line": line.number, **json.loads(format_entry(line.content))})
-    return {"entries": entries, "damage": damage}
-
-
-def _contexts_json(lines: Iterable[TranscriptLine]) -> Iterator[dict[str, Any]]:
-    """Yield what each answer records about its context."""
+def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, list[dict[str, Any]]]:
+    """Return entries, lines that cannot be read, and what each answer records about its context."""
     from kept.agent.context import read_context
 
+    entries, damage, contexts = [], [], []
     for line in lines:
         entry = line.content
-        if isinstance(entry, Entry) and isinstance(entry.body, Message):
-            context = read_context(entry.body)
-            if context is not None:
-                yield {"line": line.number, "entryId": entry.id, "timestamp": format_time(entry.timestamp), **context}
+        if isinstance(entry, Damage):
+            damage.append({"line": line.number, "reason": entry.reason})
+            continue
+        entries.append({"line": line.number, **json.loads(format_entry(entry))})
+        if isinstance(entry, Entry) and isinstance(entry.body, Message) and (context := read_context(entry.body)):
+            when = format_time(entry.timestamp)
+            contexts.append({"line": line.number, "entryId": entry.id, "timestamp": when, **context})
+    return {"entries": entries, "damage": damage, "contexts": contexts}
 
 
 # for people

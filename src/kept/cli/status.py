@@ -50,22 +50,50 @@ def command(options: Globals) -> None:
     if options.as_json:
         shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
         print_json({**shape, "review": {"waiting": waiting}})
-    else:
-        how = "the next search" if loaded.config.memory_search.sync.on_search else "'kept index'"
-        show_status(status, watcher, inbox, sharing=sharing, waiting=waiting, how=how)
+        return
+    owner = f"shared with {', '.join(sharing)}" if sharing else "not shared with other agents"
+    how = "the next search" if loaded.config.memory_search.sync.on_search else "'kept index'"
+    rows = [
+        *_index_rows(status, owner),
+        ("Live", f"process {watcher} keeps the index current" if watcher else f"not watched; {how} updates the index"),
+        *([("Inbox", _inbox_text(inbox))] if inbox else []),
+        *_labelled(
+            "Review", [f"{plural(waiting, 'change')} by agents to review: see 'kept review'"] if waiting else []
+        ),
+        *_usage_rows(status),
+    ]
+    show_fields(rows)
+    for reason in (*status.degraded, *(f"{problem.path}: {problem.reason}" for problem in status.problems)):
+        echo(style(f"! {reason}", fg="yellow"))
 
 
-def inbox_rows(inbox: InboxState | None) -> list[tuple[str, str]]:
-    if inbox is None:
-        return []
-    parts = [f"{plural(inbox.waiting, 'message')} without an answer"] if inbox.waiting else []
-    parts += [f"{plural(inbox.undelivered, 'reply', 'replies')} not sent yet"] if inbox.undelivered else []
-    parts += [f"{plural(inbox.unsure, 'reply', 'replies')} that may not have arrived"] if inbox.unsure else []
-    parts += [f"{plural(inbox.damaged, 'damaged line')} (see 'kept doctor')"] if inbox.damaged else []
-    return [("Inbox", ", ".join(parts) or "every message is answered")]
+def _index_rows(status: Status, owner: str) -> list[tuple[str, str]]:
+    dims = f" ({status.dims} dimensions)" if status.dims else ""
+    changed = f"{plural(status.changed_files, 'file')} changed since" if status.changed_files else "needs a rebuild"
+    return [
+        ("Workspace", status.workspace),
+        ("Agent", status.agent),
+        ("Notes", f"{_counted(status, 'memory', 'note')} ({owner})"),
+        ("Sessions", _counted(status, "sessions", "conversation")),
+        ("Embeddings", f"{status.provider}, {status.model}{dims}" if status.model else "none"),
+        ("Index", f"{status.index_path} ({size_text(status.index_bytes)})"),
+        ("Cache", f"{status.cache_entries:,} embeddings (maximum {status.cache_max_entries:,})"),
+        ("Last sync", local_time(status.last_sync) if status.last_sync else "never"),
+        ("State", changed if status.dirty else "up to date"),
+    ]
 
 
-def usage_rows(status: Status) -> list[tuple[str, str]]:
+def _inbox_text(inbox: InboxState) -> str:
+    parts = (
+        f"{plural(inbox.waiting, 'message')} without an answer" if inbox.waiting else "",
+        f"{plural(inbox.undelivered, 'reply', 'replies')} not sent yet" if inbox.undelivered else "",
+        f"{plural(inbox.unsure, 'reply', 'replies')} that may not have arrived" if inbox.unsure else "",
+        f"{plural(inbox.damaged, 'damaged line')} (see 'kept doctor')" if inbox.damaged else "",
+    )
+    return ", ".join(filter(None, parts)) or "every message is answered"
+
+
+def _usage_rows(status: Status) -> list[tuple[str, str]]:
     """Return rows about running batches, and what was spent on the last days."""
     batches = [f"{plural(job.texts, 'text')} at {job.provider} since {local_time(job.since)}" for job in status.batches]
     models = zip(status.model_spending, status.model_costs, strict=True)
@@ -97,42 +125,6 @@ def _model_text(spent: ModelSpending, cost: float | None) -> str:
         f"{plural(spent.input, 'token')} in ({spent.cached:,} cached), {spent.output:,} out",
     ]
     return ", ".join(parts + ([] if cost is None else [f"${cost:.4f}"]))
-
-
-def show_status(
-    status: Status,
-    watcher: int | None = None,
-    inbox: InboxState | None = None,
-    *,
-    sharing: Sequence[str] = (),
-    waiting: int = 0,
-    how: str = "",
-) -> None:
-    """Print the rows. ``how`` names what updates an index that no process watches."""
-    changed = plural(status.changed_files, "file") + " changed since"
-    owner = f"shared with {', '.join(sharing)}" if sharing else "not shared with other agents"
-    dims = f" ({status.dims} dimensions)" if status.dims else ""
-    rows = [
-        ("Workspace", status.workspace),
-        ("Agent", status.agent),
-        ("Notes", f"{_counted(status, 'memory', 'note')} ({owner})"),
-        ("Sessions", _counted(status, "sessions", "conversation")),
-        ("Embeddings", f"{status.provider}, {status.model}{dims}" if status.model else "none"),
-        ("Index", f"{status.index_path} ({size_text(status.index_bytes)})"),
-        ("Cache", f"{status.cache_entries:,} embeddings (maximum {status.cache_max_entries:,})"),
-        ("Last sync", local_time(status.last_sync) if status.last_sync else "never"),
-        ("State", (changed if status.changed_files else "needs a rebuild") if status.dirty else "up to date"),
-        ("Live", f"process {watcher} keeps the index current" if watcher else f"not watched; {how} updates the index"),
-    ]
-    shown = [
-        *rows,
-        *inbox_rows(inbox),
-        *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
-        *usage_rows(status),
-    ]
-    show_fields(shown)
-    for reason in (*status.degraded, *(f"{problem.path}: {problem.reason}" for problem in status.problems)):
-        echo(style(f"! {reason}", fg="yellow"))
 
 
 def _counted(status: Status, source: str, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kept.base.limits import one_line
@@ -47,26 +47,18 @@ def cut(text: str, room: int) -> str:
 def wrap(text: str, *, indent: int, hang: int = 2) -> list[str]:
     """Return a line of text as lines that fit the terminal, indented; the lines after the first have ``hang`` more. In
     a pipe, it is one line."""
-    lead = " " * indent
-    room = columns() - indent
-    if text_width(text) <= room:
-        return [lead + text]
-    hanging = " " * hang
-    pieces = list(_pieces(text.rstrip(), max(room, _MIN_TEXT_COLUMNS), max(room - len(hanging), _MIN_TEXT_COLUMNS)))
-    return [lead + pieces[0], *(f"{lead}{hanging}{piece}" for piece in pieces[1:])]
-
-
-def _pieces(text: str, first_room: int, room: int) -> Iterator[str]:
-    """Yield parts of a text, cut at spaces where there are any."""
-    limit = first_room
+    lead, limit = " " * indent, max(columns() - indent, _MIN_TEXT_COLUMNS)
+    lines: list[str] = []
     while text_width(text) > limit:
         end = max(_fitting(text, limit), 1)
         space = text.rfind(" ", 1, end + 1)
         if space > 0 and text[:space].strip():
             end = space
-        yield text[:end].rstrip()
-        text, limit = text[end:].lstrip(" "), room
-    yield text
+        lines.append(lead + text[:end].rstrip())
+        text = text[end:].lstrip(" ")
+        if len(lines) == 1:
+            lead, limit = lead + " " * hang, max(limit - hang, _MIN_TEXT_COLUMNS)
+    return [*lines, lead + text]
 
 
 def _fitting(text: str, room: int) -> int:
@@ -101,22 +93,15 @@ def layout_rows(rows: Sequence[Sequence[str]], *, coloured: int) -> list[str]:
 
 def file_lines(files: Sequence[FileSummary], *, dates: bool) -> list[str]:
     """Return a line for each file: when, how large, which, and what it begins with."""
-    times = (str(file.timestamp)[:10] if dates else str(file.timestamp)[11:16] for file in files)
-    sizes = [size_text(file.size) for file in files]
-    width = max(map(len, sizes), default=0)
-    rows = [
-        (when, f"{size:>{width}}", file.path, _about(file))
-        for when, size, file in zip(times, sizes, files, strict=True)
-    ]
+    width = max((len(size_text(file.size)) for file in files), default=0)
+    rows = []
+    for file in files:
+        # The title of a daily note repeats its name, that of a conversation may be its first words.
+        is_repeated = file.title in file.path or file.excerpt.startswith(file.title.removesuffix("…"))
+        about = ": ".join(filter(None, ("" if is_repeated else file.title, file.excerpt)))
+        when = str(file.timestamp)
+        rows.append((when[:10] if dates else when[11:16], f"{size_text(file.size):>{width}}", file.path, about))
     return layout_rows(rows, coloured=2)
-
-
-def _about(file: FileSummary) -> str:
-    """Return title and first words. The title of a daily note repeats its name, that of a conversation may be its
-    first words."""
-    is_repeated = file.title in file.path or file.excerpt.startswith(file.title.removesuffix("…"))
-    title = "" if is_repeated else file.title
-    return ": ".join(part for part in (title, file.excerpt) if part)
 
 
 def table_text(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, figures: bool = False) -> str:
@@ -152,14 +137,12 @@ def show_fields(rows: Sequence[tuple[str, str]]) -> None:
 
 def colour_diff(diff: str) -> str:
     """Return a diff in colour, if standard output is a terminal."""
-    return "\n".join(map(_colour_line, diff.rstrip("\n").split("\n")))
-
-
-def _colour_line(line: str) -> str:
-    text = printable(line.removesuffix("\r"))
-    if line.startswith(("---", "+++")):
-        return style(text, bold=True)
-    if line.startswith("@@"):
-        return style(text, fg="cyan")
-    colour = {"+": "green", "-": "red"}.get(line[:1])
-    return style(text, fg=colour) if colour else text
+    lines = []
+    for line in diff.rstrip("\n").split("\n"):
+        text = printable(line.removesuffix("\r"))
+        if line.startswith(("---", "+++")):
+            text = style(text, bold=True)
+        elif colour := {"@": "cyan", "+": "green", "-": "red"}.get(line[:1]):
+            text = style(text, fg=colour)
+        lines.append(text)
+    return "\n".join(lines)
