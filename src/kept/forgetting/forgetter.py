@@ -62,7 +62,7 @@ class MemoryForgetting:
     service: IndexService
     clock: Clock
     view: MemoryView
-    search: Callable[[str], Iterable[Hit]] | None = None
+    search: Callable[[str], Iterable[Hit]]
 
     def plan(
         self,
@@ -84,7 +84,7 @@ class MemoryForgetting:
         request = ForgetRequest(query, session, person, before_ms)
         self.workspace.require()
         with SessionStore(self.config, clock=self.clock) as sessions:
-            scope = ForgetScope(self.config, self.workspace, sessions, self.view, by_tool=by_tool, search=self.search)
+            scope = ForgetScope(self.config, self.workspace, sessions, self.view, by_tool, self.search)
             return plan_forget(scope, request, allow_all=allow_all)
 
     def apply(

@@ -37,29 +37,19 @@ def split_passages(text: str) -> list[NotePassage]:
     lines = text.split("\n")
     properties = read_properties(lines).lines if lines[0].rstrip() == "---" else 0
     passages = _split_properties(lines[: properties - 1]) if properties else []
-    current: list[str] = []
-    start, fenced = 1, False
-
-    def close() -> None:
-        if current:
-            passages.append(NotePassage(start, "\n".join(current)))
-            current.clear()
-
+    groups: list[list[tuple[int, str]]] = [[]]
+    fenced = False
     for number, line in enumerate(lines[properties:], properties + 1):
         is_heading = not fenced and line.startswith("#")
         if not fenced and (not line.strip() or is_heading or line.startswith("|") or _ITEM.match(line)):
-            close()
+            groups.append([])
         if _FENCE.match(line):
             fenced = not fenced
+        if fenced or line.strip():
+            groups[-1].append((number, line))
         if is_heading:
-            passages.append(NotePassage(number, line))
-        if is_heading or (not line.strip() and not fenced):
-            continue
-        if not current:
-            start = number
-        current.append(line)
-    close()
-    return passages
+            groups.append([])
+    return [*passages, *(NotePassage(group[0][0], "\n".join(line for _, line in group)) for group in groups if group)]
 
 
 def _split_properties(lines: list[str]) -> list[NotePassage]:
@@ -152,29 +142,24 @@ def find_cuts(text: str, places: Iterable[Place]) -> tuple[dict[tuple[int, int],
     lines = text.split("\n")
     edits: dict[tuple[int, int], str] = {}
     missing: list[str] = []
-    for alike in _group_alike(places):
+    alike: dict[tuple[str, int], list[Place]] = {}
+    for place in places:
+        alike.setdefault((place.digest, place.lines), []).append(place)
+    for (digest, count), group in alike.items():
         starts = [
             start
-            for start in range(1, len(lines) - alike[0].lines + 2)
-            if digest_of("\n".join(lines[start - 1 : start - 1 + alike[0].lines])) == alike[0].digest
+            for start in range(1, len(lines) - count + 2)
+            if digest_of("\n".join(lines[start - 1 : start - 1 + count])) == digest
         ]
-        surplus = len(starts) - max(0, alike[0].copies - len(alike))
-        for place in alike:
-            start = min(starts, key=lambda start, place=place: abs(start - place.start_line), default=0)  # type: ignore[misc]
-            if surplus > 0:
-                starts.remove(start)
-                edits[start, start + place.lines - 1] = place.new
-                surplus -= 1
-            else:
+        to_stay = max(0, group[0].copies - len(group))
+        for place in group:
+            if len(starts) <= to_stay:
                 missing.append(place.citation)
+                continue
+            _, start = min((abs(start - place.start_line), start) for start in starts)
+            starts.remove(start)
+            edits[start, start + count - 1] = place.new
     return edits, missing
-
-
-def _group_alike(places: Iterable[Place]) -> Iterable[list[Place]]:
-    groups: dict[tuple[str, int], list[Place]] = {}
-    for place in places:
-        groups.setdefault((place.digest, place.lines), []).append(place)
-    return groups.values()
 
 
 # lists of names: one name can be taken out, and the others stay
@@ -206,14 +191,14 @@ def _without(line: str, matches: Callable[[str], bool], is_property: bool) -> st
     items = parts[::2]
     has_label = lead is not None and lead["label"] is not None
     others = [item for item in items if not matches(item)]
-    if is_property and has_label and len(items) == len(others) + 1 and (len(items) > 1 or _is_name(items[0])):
-        pass
-    elif not others or not all(map(_is_name, items)) or not (has_label or len(items) > 2):
+    is_list = others and all(map(_is_name, items)) and (has_label or len(items) > 2)
+    is_value = is_property and has_label and len(items) == len(others) + 1 and (others or _is_name(items[0]))
+    if not is_list and not is_value:
         return None
     rest = ""
-    for number, item in enumerate(items):
+    for separator, item in zip(["", *parts[1::2]], items, strict=True):
         if not matches(item):
-            rest += (parts[2 * number - 1] if rest else "") + item
+            rest += (separator if rest else "") + item
     return (line[:start] + rest + end).rstrip(" ")
 
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kept.base.limits import as_dict, as_list, strict_json
@@ -23,7 +23,7 @@ from kept.errors import DocumentNotFound, KeptError, NoteNotFound, PathRefused, 
 from kept.forgetting.needles import Matcher, Needles, words_of
 from kept.forgetting.old_versions import find_in_history
 from kept.forgetting.passages import find_in_note, name_words
-from kept.forgetting.plan import Kind, Place, digest_of
+from kept.forgetting.plan import Place, digest_of
 from kept.notes.note_text import decode
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, is_persons_own
@@ -69,8 +69,8 @@ class ForgetScope:
     sessions: SessionStore
     view: MemoryView
     """Notes and conversations that are visible. Those of another project, or of somebody else, are left out."""
-    by_tool: bool = False
-    search: Callable[[str], Iterable[Hit]] | None = None
+    by_tool: bool
+    search: Callable[[str], Iterable[Hit]]
     """Finds passages for words that are nowhere."""
 
     @property
@@ -185,23 +185,19 @@ def find_transcript(scope: ForgetScope, citation: str) -> Transcript:
 
 def find_in_transcript(transcript: Transcript, findings: Findings, matcher: Matcher, wants: Wants = no_line) -> None:
     """Find the lines that match or are wanted and say something, and the proposals of /forget that match."""
-    kind: Kind = "conversation"
     for raw in transcript.iter_raw():
         if raw.number > 1 and wants is no_line and not matcher.may_match_raw(raw.raw):
             continue
         line = parse_line(raw)
         body = line.content.body if isinstance(line.content, Entry) else None
-        if isinstance(body, SessionStart) and "imported" in body.metadata:
-            kind = "import"
         is_proposal = isinstance(body, StateEntry) and body.name == FORGET_STATE
         is_whole = not is_proposal and wants(line)
         if blank_line(raw.raw, matcher.matches, whole=is_whole) == raw.raw:
             continue
         utterance, cited = find_utterance(line), transcript.citation
         text = utterance.shown if utterance is not None else "(details of the conversation or of a tool call)"
-        place = Place(
-            kind, cited, cite(cited, raw.number, raw.number), text, digest_of(raw.raw), raw.number, whole=is_whole
-        )
+        place = Place("conversation", cited, cite(cited, raw.number, raw.number), text, digest_of(raw.raw), raw.number)
+        place = replace(place, whole=is_whole)
         (findings.asked if is_proposal else findings.places).append(place)
 
 

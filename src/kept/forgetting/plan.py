@@ -24,13 +24,11 @@ from kept.errors import DocumentNotFound, ForgetChanged, ForgetFailed, UsageErro
 from kept.forgetting.needles import Needles
 from kept.storage.contract import Erase, Storage, Write
 
-Kind = Literal["note", "conversation", "import", "session", "history", "proposal", "schedule", "inbox", "record"]
-"""Kind of a place. An import is a conversation of another program; a record is in another file of Kept's own that was
-set aside."""
+Kind = Literal["note", "conversation", "session", "history", "proposal", "schedule", "inbox", "record"]
+"""Kind of a place. A record is in another file of Kept's own that was set aside."""
 TITLES: dict[str, str] = {
     "note": "Notes",
     "conversation": "Conversations",
-    "import": "Imported conversations",
     "session": "Whole conversations",
     "history": "Old versions of notes",
     "proposal": "Proposals",

@@ -92,7 +92,7 @@ def _find_like(scope: ForgetScope, query: str) -> Iterator[Place]:
 
     hits: Iterable[Hit] = ()
     with suppress(KeptError):
-        hits = list(scope.search(query)) if scope.search else ()
+        hits = list(scope.search(query))
     for hit in hits:
         with suppress(KeptError):
             is_said = hit.source == "sessions"

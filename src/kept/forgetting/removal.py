@@ -167,7 +167,7 @@ class Removal:
         self._commit(self.agent, outcome, lambda _: [*self._plan_agent()])
 
     def _plan_agent(self) -> Iterator[Change]:
-        for citation in self.order.paths("conversation", "import"):
+        for citation in self.order.paths("conversation"):
             yield from self._plan_transcript(citation)
         chosen, data = self.order.paths("schedule"), read_document(self.agent, SCHEDULES)
         remaining = [item for item in schedules_in(data) if item.get("id") not in chosen]
@@ -178,7 +178,7 @@ class Removal:
 
     def _plan_transcript(self, citation: str) -> Iterator[Change]:
         matcher = Matcher(Needles(self.order.plan.needles.words))
-        places = self.order.of_kind("conversation", "import")
+        places = self.order.of_kind("conversation")
         by_line = {place.start_line: place for place in places if place.path == citation}
         transcript = cited_transcript(self.config, self.agent, citation)
         before = list(transcript.iter_raw())
@@ -227,7 +227,7 @@ class Removal:
         if not os.path.exists(path):
             return
         with closing(Catalogue(path, open_transcripts(self.config))) as catalogue:
-            for citation in self.order.paths("conversation", "import", "session"):
+            for citation in self.order.paths("conversation", "session"):
                 catalogue.forget(cited_transcript(self.config, self.agent, citation).log)
             catalogue.refresh()
             catalogue.run(lambda db: rewrite_database(db, path, noun="session catalogue"))
@@ -235,7 +235,7 @@ class Removal:
     def _scrub_indexes(self, outcome: Outcome) -> None:
         """Scrub the index of the workspace, those of other workspaces of the agent, and those of other agents that
         share the workspace."""
-        service, paths = self.forgetting.service, self.order.paths("note", "conversation", "import", "session")
+        service, paths = self.forgetting.service, self.order.paths("note", "conversation", "session")
         changed = [("sessions" if is_transcript_citation(path) else "memory", path) for path in paths]
         is_synced = os.path.exists(service.path) and self._sync()
         pattern = os.path.join(glob.escape(os.path.join(self.config.home, "agents")), "*", "index*.sqlite")

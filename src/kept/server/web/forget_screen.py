@@ -89,7 +89,7 @@ def show_receipt(visit: Visit) -> Response:
 
 def link_to(place: Place) -> str:
     """Return the page that shows a place, if there is one."""
-    is_page = place.kind in ("note", "conversation", "import", "session")
+    is_page = place.kind in ("note", "conversation", "session")
     return reference_url(place.citation) if is_page else ""
 
 
