@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
-from functools import cache
 from typing import TypeVar
 
 from kept.agent.answer import ModelAnswer
@@ -38,7 +37,10 @@ from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import call_text, result_text
 from kept.sessions.store import SessionStore
 
-OFFERED_TOOLS = ("memory_search", "memory_get", "memory_write")
+_MEMORY_SPECS = tuple(
+    ToolSpec(tool.name, tool.description, tool.parameters)
+    for tool in map(get_tool, ("memory_search", "memory_get", "memory_write"))
+)
 ATTEMPTS = 3
 _HALVINGS = 3
 _MIN_WINDOW = 1_000
@@ -119,14 +121,8 @@ class AgentServices:
         """Return the tools that a request offers to the model."""
         if not self.model.runs_tools or self.config.agent.tools.max_steps == 0:
             return ()
-        own = _memory_specs() if self.memory.settings.enabled else ()
+        own = _MEMORY_SPECS if self.memory.settings.enabled else ()
         return own if self.extra is None else (*own, *self.extra.specs())
-
-
-@cache
-def _memory_specs() -> tuple[ToolSpec, ...]:
-    tools = map(get_tool, OFFERED_TOOLS)
-    return tuple(ToolSpec(tool.name, tool.description, tool.parameters) for tool in tools)
 
 
 # calls outside of a reply

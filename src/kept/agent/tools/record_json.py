@@ -102,38 +102,20 @@ def written_json(written: Written) -> dict[str, Any]:
 
 
 def status_json(status: Status) -> dict[str, Any]:
-    return {
-        "backend": status.backend,
-        "provider": status.provider,
-        "requestedProvider": status.requested_provider,
-        "model": status.model,
-        "dims": status.dims,
-        "files": status.files,
-        "chunks": status.chunks,
-        "sources": [{"source": name, **counts} for name, counts in status.source_counts.items()],
-        "dirty": status.dirty,
-        "changedFiles": status.changed_files,
-        "pending": status.pending,
+    shape: dict[str, Any] = to_json(status)
+    days, costs = shape.pop("modelSpending"), shape.pop("modelCosts")
+    counts: dict[str, dict[str, int]] = shape.pop("sourceCounts")
+    return shape | {
+        "sources": [{"source": name, **count} for name, count in counts.items()],
         "workspaceDir": status.workspace,
-        "workspace": status.workspace,
-        "extraPaths": list(status.extra_paths),
-        "dbPath": status.index_path,
-        "agent": status.agent,
-        "indexBytes": status.index_bytes,
-        "cache": {"entries": status.cache_entries, "maxEntries": status.cache_max_entries},
-        "lastSync": to_json(status.last_sync),
-        "ledger": to_json(status.spending),
-        "batches": to_json(status.batches),
+        "dbPath": shape.pop("indexPath"),
+        "cache": {"entries": shape.pop("cacheEntries"), "maxEntries": shape.pop("cacheMaxEntries")},
+        "ledger": shape.pop("spending"),
         "models": {
-            "ledger": [
-                {**to_json(spent), "costUsd": None if cost is None else round(cost, 6)}
-                for spent, cost in zip(status.model_spending, status.model_costs, strict=True)
-            ],
-            "tokensToday": status.model_tokens_today,
-            "budgetTokens": status.model_budget_tokens,
+            "ledger": [{**day, "costUsd": cost} for day, cost in zip(days, costs, strict=True)],
+            "tokensToday": shape.pop("modelTokensToday"),
+            "budgetTokens": shape.pop("modelBudgetTokens"),
         },
-        "degraded": list(status.degraded),
-        "problems": to_json(status.problems),
     }
 
 

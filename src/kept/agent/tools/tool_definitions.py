@@ -255,27 +255,19 @@ TOOLS: tuple[Tool, ...] = (
 
 
 def get_tool(name: str) -> Tool:
-    for tool in TOOLS:
-        if tool.name == name:
-            return tool
-    raise UsageError(f"There is no tool '{name}'.", hint=f"There are: {', '.join(tool.name for tool in TOOLS)}.")
+    tools = {tool.name: tool for tool in TOOLS}
+    if name not in tools:
+        raise UsageError(f"There is no tool '{name}'.", hint=f"There are: {', '.join(tools)}.")
+    return tools[name]
 
 
 def definitions(style: Literal["anthropic", "openai"]) -> list[dict[str, Any]]:
     """Return the tools in the format of an API: Anthropic's messages, or OpenAI's chat completions."""
-    match style:
-        case "anthropic":
-            return [
-                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters} for tool in TOOLS
-            ]
-        case "openai":
-            return [
-                {
-                    "type": "function",
-                    "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
-                }
-                for tool in TOOLS
-            ]
+    described = [(tool, {"name": tool.name, "description": tool.description}) for tool in TOOLS]
+    if style == "anthropic":
+        return [{**names, "input_schema": tool.parameters} for tool, names in described]
+    if style == "openai":
+        return [{"type": "function", "function": {**names, "parameters": tool.parameters}} for tool, names in described]
     raise UsageError(f"There are no definitions for '{style}'.", hint="Ask for 'anthropic' or 'openai'.")
 
 

@@ -34,6 +34,7 @@ from kept.errors import ForgetTooMuch, KeptError, NoteNotFound, SessionNotFound,
 from kept.memory import Memory
 from kept.notes.daily import DailyNotes, daily_name, find_daily
 from kept.notes.history.note_change import Author
+from kept.search.date_words import to_ms
 from kept.search.memory_view import visible_status
 from kept.search.query_dates import check_order, parse_when
 
@@ -49,6 +50,8 @@ Arguments = dict[str, Any]
 _DEFAULT_SESSIONS = 6
 _HITS_PER_SESSION = 3
 _MAX_TAGS = 50
+_NAMES = {"maxResults": "max_results", "minScore": "min_score", "asOf": "as_of"}
+"""Arguments that `Memory` has under another name."""
 _FORGED_SOURCE = re.compile(r"\(from (?=sessions/)")
 """What a flush writes after a fact: the lines that it was taken from. A model cannot vouch for that."""
 
@@ -98,33 +101,11 @@ class Toolbox:
         return replace(outcome, text=utf8_safe(outcome.text))
 
     def _search(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
-        result = self.memory.search(
-            arguments["query"],
-            max_results=arguments.get("maxResults"),
-            min_score=arguments.get("minScore"),
-            source=arguments.get("source"),
-            session=arguments.get("session"),
-            channel=arguments.get("channel"),
-            path=from_uri(arguments["path"]) if "path" in arguments else None,
-            since=arguments.get("since"),
-            until=arguments.get("until"),
-            as_of=arguments.get("asOf"),
-            tags=[tag.strip() for tag in arguments.get("tags", "").split(",") if tag.strip()],
-            project=arguments.get("project"),
-            seen=seen,
-        )
+        result = self.memory.search(**_keywords(arguments), seen=seen)
         return ToolOutcome(search_text(result), result)
 
     def _list(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
-        listing = self.memory.list(
-            source=arguments.get("source"),
-            path=from_uri(arguments["path"]) if "path" in arguments else None,
-            since=arguments.get("since"),
-            until=arguments.get("until"),
-            tags=[tag.strip() for tag in arguments.get("tags", "").split(",") if tag.strip()],
-            order=arguments.get("order", "time"),
-            max_results=arguments.get("maxResults", DEFAULT_LISTED),
-        )
+        listing = self.memory.list(**{"source": None, "max_results": DEFAULT_LISTED, **_keywords(arguments)})
         return ToolOutcome(listing_text(listing), listing)
 
     def _get(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
@@ -190,15 +171,8 @@ class Toolbox:
             recent = self._recent_sessions(arguments, max_sessions)
             groups = [(record, list[Hit]()) for record in recent]
             return ToolOutcome(sessions_text(groups), groups)
-        result = self.memory.search(
-            arguments["query"],
-            max_results=max_sessions * _HITS_PER_SESSION,
-            source="sessions",
-            session=arguments.get("session"),
-            channel=arguments.get("channel"),
-            since=arguments.get("since"),
-            until=arguments.get("until"),
-        )
+        limits = {"max_results": max_sessions * _HITS_PER_SESSION, "source": "sessions"}
+        result = self.memory.search(**{**_keywords(arguments), **limits})
         certain = tuple(hit for hit in result.hits if hit.grade != "weak")
         groups = self._group_by_session(certain or result.hits)[:max_sessions]
         return ToolOutcome(sessions_text(groups, result.degraded), groups)
@@ -209,9 +183,9 @@ class Toolbox:
                 raise SessionNotFound(f"There is no session '{arguments['session']}'.")
             return []
         now = self.memory.clock.now()
-        since = parse_when(arguments["since"], now=now) if "since" in arguments else 0
+        since = parse_when(arguments["since"], now=now) if "since" in arguments else None
         until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
-        check_order(arguments.get("since"), arguments.get("until"), since or None, until)
+        check_order(arguments.get("since"), arguments.get("until"), since, until)
         records = self._visible_sessions(channel=arguments.get("channel"))
         if "session" in arguments:
             session_id = self.sessions.get(arguments["session"], self.memory.viewer).id
@@ -219,8 +193,7 @@ class Toolbox:
         in_range = (
             record
             for record in records
-            if record.active.timestamp() * 1000 >= since
-            and (until is None or record.created.timestamp() * 1000 < until)
+            if (since is None or to_ms(record.active) >= since) and (until is None or to_ms(record.created) < until)
         )
         return list(islice(in_range, limit))
 
@@ -249,6 +222,16 @@ HANDLERS: dict[str, Callable[[Toolbox, Arguments, SeenTail | None, Author], Tool
     "sessions_search": Toolbox._search_sessions,
 }
 """A method for each tool. A test compares the names with `TOOLS`."""
+
+
+def _keywords(arguments: Arguments) -> dict[str, Any]:
+    """Return the arguments of a tool as those of a method of `Memory`."""
+    values = {_NAMES.get(name, name): value for name, value in arguments.items()}
+    if "path" in values:
+        values["path"] = from_uri(values["path"])
+    if "tags" in values:
+        values["tags"] = [tag.strip() for tag in values["tags"].split(",") if tag.strip()]
+    return values
 
 
 def _from_reference(reference: str) -> str:
