@@ -91,19 +91,19 @@ def run(manner: str, kind: str, source: Path, home: Path) -> tuple[str, list[str
     ):
         import_sessions(sessions, kind, source)  # type: ignore[arg-type]
         agent = Agent(memory, sessions, model, retry_wait_s=0.0)
-        results = []
+        outcomes = []
         for record in sessions.recent():
             log = SessionLog(sessions, record.id)
             view = log.view()
-            results.append(asyncio.run(flush_and_record(agent.services, log, view, view.messages)))
+            outcomes.append(asyncio.run(flush_and_record(agent.services, log, view, view.messages)))
         notes = [line for path in (home / "workspace/memory").glob("*.md") for line in path.read_text().splitlines()]
         proposed = memory.review.count()
     facts = [line for line in notes if line.startswith("- ")]
     wrong = [line for line in facts if not re.search(r"\(from sessions/\S+#L\d+(?:-L\d+)?\)$", line)]
-    failed = sum(result.outcome == "failed" for result in results)
+    failed = outcomes.count("failed")
     asked = len(model.requests)
     return (
-        f"{manner}: {len(results)} conversations, {asked} requests, {len(facts)} facts written, {proposed} proposed "
+        f"{manner}: {len(outcomes)} conversations, {asked} requests, {len(facts)} facts written, {proposed} proposed "
         f"for MEMORY.md, {len(wrong)} without a source, {failed} failed",
         facts,
     )

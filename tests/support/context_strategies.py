@@ -34,7 +34,7 @@ def said_of(messages_: list[Message]) -> tuple[LoggedMessage, ...]:
 
 def view(messages_: list[Message], summary: str = "") -> ConversationView:
     compaction = Entry("c", None, NOW, CompactionEntry(summary)) if summary else None
-    return ConversationView(said_of(messages_), compaction, bool(summary), None, 0, (), (), summary)
+    return ConversationView(said_of(messages_), compaction, None, 0, (), (), summary)
 
 
 def lines_of(bodies: list[Message | CompactionEntry | StateEntry]) -> list[TranscriptLine]:

@@ -19,15 +19,16 @@ from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
 from kept.agent.conversation import ConversationView, LoggedMessage
-from kept.agent.events import CompactionResult
+from kept.agent.events import CompactionResult, Flushed
 from kept.agent.fence import make_fence
-from kept.agent.flush import FlushResult, flush_and_record
+from kept.agent.flush import flush_and_record
 from kept.agent.services import (
     AgentServices,
     TranscriptPiece,
     ask,
     read_in_pieces,
     split_transcript,
+    spoken_lines,
     usage_fields,
 )
 from kept.agent.session_log import SessionLog, run_to_end
@@ -180,12 +181,10 @@ def _choose_cut(messages: Sequence[LoggedMessage], cuts: Sequence[int], fits_fro
 def _find_open_question(messages: Sequence[LoggedMessage], cut: int) -> str | None:
     if cut >= len(messages) or messages[cut].message.role == "user":
         return None
-    questions = [
-        logged.message for logged in messages[:cut] if logged.message.role == "user" and logged.message.text.strip()
-    ]
-    if not questions:
+    said = (logged.message for logged in reversed(messages[:cut]) if logged.message.role == "user")
+    last = next((message for message in said if message.text.strip()), None)
+    if last is None:
         return None
-    last = questions[-1]
     return f"{last.speaker}: {last.text}" if last.forwarded_from else last.text
 
 
@@ -209,13 +208,13 @@ def _split_work(
 
 async def _flush_once(
     services: AgentServices, log: SessionLog, view: ConversationView, removed: Sequence[LoggedMessage]
-) -> FlushResult | None:
+) -> Flushed:
     """Flush the removed messages, unless a flush that succeeded has read all that a person said."""
     if not services.flushes:
-        return None
+        return "off"
     is_read = all(logged.line <= view.flushed_line for logged in removed if logged.message.role == "user")
     if is_read and view.flush not in (None, "failed"):
-        return FlushResult("written" if view.flush == "written" else "nothing", view.flushed_line)
+        return "written" if view.flush == "written" else "nothing"
     return await flush_and_record(services, log, view, removed)
 
 
@@ -226,11 +225,10 @@ def _append(
     plan: CompactionPlan,
     summary: ConversationSummary,
     receipt: dict[str, Any],
-    flush: FlushResult | None,
+    flushed: Flushed,
 ) -> CompactionResult:
     before = request.fixed_tokens + plan.tokens_before
     after = request.fixed_tokens + plan.tokens_kept + estimate_tokens(summary.text)
-    flushed = flush.outcome if flush else "off"
     if before - after < plan.tokens_before // _MIN_GAIN_DIVISOR:
         log.futile_tokens = before
         return CompactionResult(False, "a summary would not be shorter", tokens_before=before, flushed=flushed)
@@ -303,16 +301,12 @@ def _extract(
     earlier: str, removed: Sequence[LoggedMessage], budget_tokens: int, reason: str | None
 ) -> ConversationSummary:
     """Return the most salient sentences verbatim, below the earlier summary."""
-    from kept.models.extractive import SpokenLine, extract_summary
+    from kept.models.extractive import extract_summary
 
-    lines = [
-        SpokenLine(message.text, message.speaker or message.role, logged.entry.timestamp, f"L{logged.line}")
-        for logged in removed
-        if (message := logged.message).role in ("user", "assistant") and message.text.strip()
-    ]
     before = shorten(earlier, budget_tokens // 2, "older extracts are in the transcript") if earlier else ""
-    extracts = extract_summary(lines, budget_tokens // 2) or f"{len(removed)} messages in which nothing stands out."
-    text = "\n\n".join(filter(None, (before.removeprefix(_EXTRACTS_HEADING).strip(), extracts)))
+    extracts = extract_summary(spoken_lines(removed), budget_tokens // 2)
+    nothing = f"{len(removed)} messages in which nothing stands out."
+    text = "\n\n".join(filter(None, (before.removeprefix(_EXTRACTS_HEADING).strip(), extracts or nothing)))
     return ConversationSummary(f"{_EXTRACTS_HEADING}\n\n{text}", "extractive", {"reason": reason} if reason else {})
 
 

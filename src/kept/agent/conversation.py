@@ -65,8 +65,6 @@ class ConversationView:
     """Messages that the model sees verbatim, oldest first."""
     compaction: Entry | None
     """Last compaction. Its summary replaces everything before."""
-    compactions: int
-    """Number of compactions in this transcript."""
     flush: str | None
     """Outcome of the last attempt at a flush since the last compaction."""
     flushed_line: int
@@ -90,13 +88,13 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
     messages: list[LoggedMessage] = []
     undecided: set[str] = set()
     compaction, flush, summary = None, None, ""
-    compactions = kept_from = flushed_line = 0
+    kept_from = flushed_line = 0
     for at, entry in enumerate(branch):
         match entry:
             case Entry(body=Message() as message):
                 messages.append(_logged(numbers[id(entry)], entry, message))
             case Entry(body=CompactionEntry(summary=summary, first_kept_id=kept_id)):
-                compaction, compactions, flush = entry, compactions + 1, None
+                compaction, flush = entry, None
                 first_kept = (other for other in branch[:at] if kept_id is not None and other.id == kept_id)
                 kept_from = numbers[id(next(first_kept, entry))]
             case Entry(body=StateEntry(name, value)) if name == FLUSH:
@@ -108,7 +106,6 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
     return ConversationView(
         messages=tuple(logged for logged in messages if logged.line >= kept_from),
         compaction=compaction,
-        compactions=compactions,
         flush=flush,
         flushed_line=flushed_line,
         answers=tuple(logged for logged in messages if logged.answered_ids),

@@ -106,6 +106,9 @@ class Reply:
 AgentEvent = ReplyDelta | ToolStarted | ToolEnded | ApprovalAsked | ApprovalDecided | Notice | Reply
 
 
+Flushed = Literal["written", "nothing", "failed", "off"]
+
+
 @frozen
 class CompactionResult:
     done: bool
@@ -115,7 +118,7 @@ class CompactionResult:
     """Author of the summary."""
     tokens_before: int = 0
     tokens_after: int = 0
-    flushed: Literal["written", "nothing", "failed", "off"] = "off"
+    flushed: Flushed = "off"
 
 
 # approvals

@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
@@ -28,6 +28,7 @@ from kept.agent.services import (
     read_in_pieces,
     retry,
     split_transcript,
+    spoken_lines,
     usage_fields,
 )
 from kept.agent.session_log import SessionLog, run_to_end
@@ -79,36 +80,28 @@ Outcome = Literal["written", "nothing", "failed"]
 log = logging.getLogger(__name__)
 
 
-@frozen
-class FlushResult:
-    outcome: Outcome
-    through_line: int
-    facts: int = 0
-    details: Mapping[str, Any] = field(default_factory=dict)
-    """Where the facts are, who wrote them, and why a flush failed. Empty values go."""
-
-
 async def flush_and_record(
     services: AgentServices, log: SessionLog, view: ConversationView, messages: Sequence[LoggedMessage]
-) -> FlushResult:
+) -> Outcome:
     """Flush messages that no earlier flush has read, and record the result in the transcript."""
     new = [logged for logged in messages if logged.line > view.flushed_line]
     through_line = max((logged.line for logged in messages), default=view.flushed_line)
-    result = await flush(services, log.path, new, through_line=through_line)
-    fields = {"outcome": result.outcome, "throughLine": result.through_line, "facts": result.facts}
-    details = {name: value for name, value in result.details.items() if value}
+    outcome, details = await _flush(services, log.path, new) if new else ("nothing", {})
+    fields = {"outcome": outcome, "throughLine": through_line, "facts": 0}
+    details = {name: value for name, value in details.items() if value}
     await run_to_end(log.add, StateEntry(FLUSH, fields | details))
-    return result
+    return outcome
 
 
-async def flush(
-    services: AgentServices, path: str, messages: Sequence[LoggedMessage], *, through_line: int
-) -> FlushResult:
-    """Write lasting facts of these messages to today's note. A failure of the model or the disk is an outcome."""
-    if not messages:
-        return FlushResult("nothing", through_line)
+async def _flush(
+    services: AgentServices, path: str, messages: Sequence[LoggedMessage]
+) -> tuple[Outcome, dict[str, Any]]:
+    """Write lasting facts of these messages to today's note. A failure of the model or the disk is an outcome.
+
+    Return also where the facts are, who wrote them, and why it failed. Empty values are not recorded.
+    """
     if reason := services.memory.workspace.why_read_only():  # known before the model is paid for
-        return FlushResult("failed", through_line, details={"reason": reason})
+        return "failed", {"reason": reason}
     facts: list[Fact] = []
     usage = ModelUsage()
     failure = fallback = None
@@ -133,20 +126,20 @@ async def flush(
         days = {logged.line: logged.entry.timestamp.astimezone(zone).date() for logged in messages}
         written, lines, proposed = await _write_new_facts(services, path, facts, days)
     except KeptError as exc:
-        return FlushResult("failed", through_line, details={"reason": exc.message, "fallback": fallback})
-    outcome: Outcome = "failed" if failure is not None else "written" if written else "nothing"
+        return "failed", {"reason": exc.message, "fallback": fallback}
     details = {
+        "facts": len(written),
         "duplicates": len(facts) - len(written),
         "note": None if lines is None or lines.is_proposed else lines.citation,
         "review": None if lines is None else lines.review,
         "proposed": proposed,
         "reason": failure,
         "fallback": fallback,
-        "model": services.model.name if services.model.writes else None,
         "usage": usage_fields(usage) if usage != ModelUsage() else None,
-        "prompt": get_prompt("flush").label if services.model.writes else None,
     }
-    return FlushResult(outcome, through_line, len(written), details)
+    if services.model.writes:
+        details |= {"model": services.model.name, "prompt": get_prompt("flush").label}
+    return "failed" if failure is not None else "written" if written else "nothing", details
 
 
 async def _ask_for_facts(services: AgentServices, path: str, piece: TranscriptPiece) -> tuple[list[Fact], ModelUsage]:
@@ -180,17 +173,10 @@ def _tool_output(use: ToolUse) -> ToolOutput:
 
 def _extract_facts(messages: Sequence[LoggedMessage]) -> list[Fact]:
     """Return facts without a model."""
-    from kept.models.extractive import SpokenLine, salient_facts
+    from kept.models.extractive import salient_facts
 
-    lines = [
-        SpokenLine(message.text, message.speaker or message.role, logged.entry.timestamp, str(logged.line))
-        for logged in messages
-        if (message := logged.message).role in ("user", "assistant") and message.text.strip()
-    ]
-    return [
-        Fact(f"{fact.speaker}: {fact.text}", int(fact.source), int(fact.source))
-        for fact in salient_facts(lines, limit=_EXTRACTED_FACTS)
-    ]
+    facts = salient_facts(spoken_lines(messages), limit=_EXTRACTED_FACTS)
+    return [Fact(f"{fact.speaker}: {fact.text}", int(fact.source[1:]), int(fact.source[1:])) for fact in facts]
 
 
 # writing
@@ -333,7 +319,8 @@ def facts_from_call(use: ToolUse, piece: TranscriptPiece) -> list[Fact]:
     text, lines = use.arguments.get("text"), use.arguments.get("lines")
     if use.name != "memory_write" or not isinstance(text, str):
         return []
-    items = [entry for entry in _iter_entries(text) if entry.strip()] if _has_items(text) else [text]
+    is_list = any(map(_ITEM.match, text.split("\n")))
+    items = [entry for entry in _iter_entries(text) if entry.strip()] if is_list else [text]
     named = str(lines) if lines is not None else None
     is_lasting = use.arguments.get("lasting") is True
     facts = (_parse_fact(item, named, piece, is_lasting=is_lasting) for item in items[:_MAX_FACTS])
@@ -362,10 +349,6 @@ def _iter_json_texts(tree: Any) -> Iterator[str]:
     elif isinstance(tree, list | dict):
         for item in tree if isinstance(tree, list) else tree.values():
             yield from _iter_json_texts(item)
-
-
-def _has_items(text: str) -> bool:
-    return any(_ITEM.match(line) for line in text.split("\n"))
 
 
 def _iter_entries(text: str) -> Iterator[str]:
@@ -408,14 +391,9 @@ def _parse_fact(text: str, lines: str | None, piece: TranscriptPiece, *, is_last
     is_secret = text.rstrip(" .`*_\"')").endswith(REDACTED)  # "The API key is [redacted]" tells nothing
     if is_empty_answer(text) or not is_said or is_secret:
         return None
-    return Fact(text, *_lines_within(match, piece), is_lasting=is_lasting)
-
-
-def _lines_within(match: re.Match[str] | None, piece: TranscriptPiece) -> tuple[int, int]:
-    """Return the lines that the model named if it has seen them, else all lines of the piece."""
+    first, last = piece.first_line, piece.last_line
     if match:
-        first = int(match["first"])
-        last = int(match["last"] or first)
-        if piece.first_line <= first <= last <= piece.last_line:
-            return first, last
-    return piece.first_line, piece.last_line
+        named = int(match["first"]), int(match["last"] or match["first"])
+        if first <= named[0] <= named[1] <= last:  # the model has seen them
+            first, last = named
+    return Fact(text, first, last, is_lasting=is_lasting)

@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kept.agent.answer import ModelAnswer
 from kept.agent.context import Budget, plan_budget
@@ -36,6 +36,9 @@ from kept.sessions.people import People
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import call_text, result_text
 from kept.sessions.store import SessionStore
+
+if TYPE_CHECKING:
+    from kept.models.extractive import SpokenLine
 
 _MEMORY_SPECS = tuple(
     ToolSpec(tool.name, tool.description, tool.parameters)
@@ -218,6 +221,17 @@ def _iter_blocks(logged: LoggedMessage) -> Iterator[str]:
                 yield shorten(result_text(text, is_error=is_error), _TOOL_TOKENS, "cut")
             case Attachment(media_type, name):
                 yield f"[attached: {name or media_type}]"
+
+
+def spoken_lines(messages: Sequence[LoggedMessage]) -> list[SpokenLine]:
+    """Return what people and the agent said, for the extractive model, with the line of each as its source."""
+    from kept.models.extractive import SpokenLine
+
+    return [
+        SpokenLine(message.text, message.speaker or message.role, logged.entry.timestamp, f"L{logged.line}")
+        for logged in messages
+        if (message := logged.message).role in ("user", "assistant") and message.text.strip()
+    ]
 
 
 def usage_fields(usage: ModelUsage | TokenUsage) -> dict[str, int]:

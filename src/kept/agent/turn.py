@@ -166,7 +166,7 @@ class AgentTurn:
         self._material = await asyncio.to_thread(gather_material, self.services, self.log, self.messages)
         context = await asyncio.to_thread(self._build_context)
         problems = [*self._material.problems, *(f"Not in the context: {cut}." for cut in context.cuts), *unavailable]
-        if self.services.flushes and (view.compactions or context.tokens >= self.services.budget.flush_at):
+        if self.services.flushes and (view.compaction or context.tokens >= self.services.budget.flush_at):
             problems += filter(None, [self.services.memory.workspace.why_read_only()])
         notices = [Notice(problem) for problem in problems if self.log.is_new_notice(problem)]
         if self._is_too_long(context.tokens):
@@ -238,7 +238,8 @@ class AgentTurn:
         calls = (ToolCall(use.id, use.name, dict(use.arguments)) for use in uses)
         blocks = (*_text_blocks(self._answer), *calls)
         step = ToolStep(self.services, self.log, self._ids, uses)
-        await run_to_end(step.claim)
+        # Shows other processes that these calls are being carried out. The claims end with this process.
+        await run_to_end(step.claims.enter_context, self.log.claimed("calls"))
         try:
             await run_to_end(self._record, blocks, self._answer.end.usage, {})
             self._steps += 1
@@ -373,10 +374,6 @@ class ToolStep:
     _results: list[ToolResult] = field(default_factory=list)
     _asked: ApprovalAsked | None = None
     """Call that waits for a decision."""
-
-    def claim(self) -> None:
-        """Show other processes that these calls are being carried out. The claims end with this process."""
-        self.claims.enter_context(self.log.claimed("calls"))
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
         extra, approvals = self.services.extra, self.services.approvals
