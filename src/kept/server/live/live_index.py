@@ -11,8 +11,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
@@ -152,41 +152,22 @@ def _read_pid(path: str) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
-class LeaderLock:
-    """The lock of the leader, held from `take` until `release` or the end of the process."""
+@contextmanager
+def leading(path: str) -> Iterator[Callable[[], bool]]:
+    """Lead while the block runs. Raise LockBusy if another process leads.
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._lock = ExitStack()
-        self._file: tuple[int, int] | None = None
-
-    def take(self) -> bool:
-        """Try to take the lead. Return whether this process leads now."""
+    Yield a function that returns whether this process still leads: if the lock file was deleted, another process can
+    create a new one and lead as well, so this one no longer does."""
+    with ExitStack() as lock:
         try:
-            make_private_folder(os.path.dirname(self.path))
-            handle = self._lock.enter_context(locked(self.path, wait_s=0, purpose="watching"))
+            make_private_folder(os.path.dirname(path))
+            handle = lock.enter_context(locked(path, wait_s=0, purpose="watching"))
             os.ftruncate(handle, 0)
             os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
-        except LockBusy:
-            return False
         except OSError as exc:
-            self.release()
-            raise WorkspaceError(f"{self.path}: cannot be locked ({exc.strerror}).") from exc
+            raise WorkspaceError(f"{path}: cannot be locked ({exc.strerror}).") from exc
         state = os.fstat(handle)
-        self._file = (state.st_dev, state.st_ino)
-        return True
-
-    def is_leader(self) -> bool:
-        """Return whether this process still leads. If the lock file was deleted, another process can create a new
-        one and lead as well, so this one no longer does."""
-        return self._file is not None and file_number(self.path) == self._file
-
-    def find_leader(self) -> int | None:
-        return _read_pid(self.path)
-
-    def release(self) -> None:
-        self._lock.close()
-        self._file = None
+        yield lambda: file_number(path) == (state.st_dev, state.st_ino)
 
 
 # the loop of the leader
@@ -208,7 +189,7 @@ class LeaderLoop:
     """
 
     service: IndexService
-    leadership: LeaderLock
+    is_leader: Callable[[], bool]
     reporter: LiveReporter
     timing: LiveTiming
     stop: Event
@@ -229,14 +210,13 @@ class LeaderLoop:
         try:
             for warning in self.service.embedder_warnings:
                 self.reporter.report_notice(warning)
-            while not self.stop.is_set() and self.leadership.is_leader():
+            while not self.stop.is_set() and self.is_leader():
                 if self._is_due():
                     self._sync_and_watch()
                 else:
                     self._wait()
         finally:
             self._end_watch()
-            self.leadership.release()
             self.ready.set()
 
     def _wait(self) -> None:
@@ -394,7 +374,6 @@ class LiveIndex:
         self._watches = memory.settings.sync.watch if watch is None else watch
         self._timing = timing or LiveTiming()
         self._reporter = LiveReporter(listener)
-        self._leadership = LeaderLock(memory.config.paths.watcher_lock(memory.config.workspace))
         self._stop = threading.Event()
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
@@ -443,34 +422,28 @@ class LiveIndex:
             return
         try:
             while not self._stop.is_set():
-                if not self._take_lead() or not self._lead(service):
+                if not self._lead(service):
                     self._stop.wait(self._timing.tick_s)
         finally:
-            self._leadership.release()
             service.close()
             self._reporter.set_role("stopped")
 
-    def _take_lead(self) -> bool:
+    def _lead(self, service: IndexService) -> bool:
+        """Lead until the lead ends. Return whether it ended in order: otherwise another lead begins, perhaps in another
+        process."""
+        path = service.config.paths.watcher_lock(service.config.workspace)
         try:
-            leads = self._leadership.take()
+            with leading(path) as is_leader:
+                self._reporter.set_role("leader", leader_pid=os.getpid())
+                shared = (self._reporter, self._timing, self._stop, self._ready)
+                LeaderLoop(service, is_leader, *shared, watches=self._watches).run()
+                return True
+        except LockBusy:
+            self._reporter.set_role("standby", leader_pid=_read_pid(path))
+            self._ready.set()
         except KeptError as exc:  # the home is not writable
             self._reporter.report_problem(exc.message)
-            return False
-        if leads:
-            self._reporter.set_role("leader", leader_pid=os.getpid())
-        else:
-            self._reporter.set_role("standby", leader_pid=self._leadership.find_leader())
-            self._ready.set()
-        return leads
-
-    def _lead(self, service: IndexService) -> bool:
-        """Lead until the lead ends. Return whether it ended in order; after an error a new lead begins, perhaps in
-        another process."""
-        shared = (self._leadership, self._reporter, self._timing, self._stop, self._ready)
-        try:
-            LeaderLoop(service, *shared, watches=self._watches).run()
         except Exception as exc:  # the thread must survive whatever one lead meets
             log.info("leading failed", exc_info=True)
-            self._reporter.report_problem(exc.message if isinstance(exc, KeptError) else describe_unexpected(exc))
-            return False
-        return True
+            self._reporter.report_problem(describe_unexpected(exc))
+        return False

@@ -111,7 +111,9 @@ class PageRunner:
                 return await self._in_thread(partial(self._show_error, visit, exc))
             except Exception as exc:
                 log.exception("a page failed")
-                return await self._in_thread(partial(self._show_failure, visit, exc))
+                hint = "The terminal that runs 'kept web' shows the details."
+                failure = KeptError(f"Unexpected error: {type(exc).__name__}.", hint=hint)
+                return await self._in_thread(partial(self._show_error, visit, failure))
 
         return answer
 
@@ -151,11 +153,6 @@ class PageRunner:
     def _show_error(self, visit: Visit, error: KeptError) -> Response:
         message, hint = map(self._hide_secrets, (error.message, error.hint))
         return visit.render("error.html", status=error.http, message=message, hint=hint, code=error.code)
-
-    def _show_failure(self, visit: Visit, error: Exception) -> Response:
-        message = f"Unexpected error: {type(error).__name__}."
-        hint = "The terminal that runs 'kept web' shows the details."
-        return visit.render("error.html", status=500, message=message, hint=hint, code="internal")
 
     async def missing(self, request: Request, exc: Exception) -> Response:
         status = getattr(exc, "status_code", 404)
