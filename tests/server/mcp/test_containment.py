@@ -1,4 +1,4 @@
-"""What is outside the workspace cannot be read, by the tool, as a resource, or through the server."""
+"""What is outside the workspace cannot be read, by the tool, or through the server."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import os
 
 import pytest
 
+from kept.agent.tools.tool_text import uri_of
 from kept.agent.tools.toolbox import Toolbox
-from kept.errors import KeptError
-from kept.server.mcp.server import read_resource, uri_of
 from kept.sessions.store import SessionStore
 from tests.support.files import tree_of, write_file
 
@@ -88,11 +87,10 @@ def test_the_tool_writes_nothing_outside(toolbox, notes):
     assert {path for path in after if path not in before and not path.startswith("home/")} == set()
 
 
-def test_a_resource_is_nothing_outside(toolbox, notes):
+def test_an_address_of_a_note_is_nothing_outside(toolbox, notes):
     for name, path in escapes(notes).items():
-        for uri in (uri_of(path), f"kept://notes/{path}", f"kept://notes//{path}", path):
-            with pytest.raises(KeptError):
-                print(name, read_resource(toolbox.memory, uri))
+        for address in (uri_of(path), f"kept://notes/{path}", f"kept://notes//{path}"):
+            assert toolbox.run("memory_get", {"path": address}).is_error, name
 
 
 def test_the_case_of_a_name_is_no_way_around_a_rule(toolbox, notes):
@@ -102,15 +100,9 @@ def test_the_case_of_a_name_is_no_way_around_a_rule(toolbox, notes):
         assert outcome.is_error is not (notes / path).exists()
 
 
-def test_the_server_refuses_and_lists_nothing_of_it(client, notes):
+def test_the_server_refuses_it(client, notes):
     paths = escapes(notes)
     for name in ("dots", "link", "pipe"):
-        answer = client.ask("resources/read", {"uri": uri_of(paths[name])})
-        assert answer["error"]["code"] == -32602, name
+        answer = client.call("memory_get", path=uri_of(paths[name]))
+        assert answer["isError"], name
         assert SECRET not in str(answer)
-    listed = [resource["name"] for resource in client.ask("resources/list")["result"]["resources"]]
-    assert sorted(listed, key=lambda name: name.strip('"')) == [
-        "MEMORY.md",
-        "memory/2026-03-13.md",
-        '"memory/über tee & kaffee.md"',
-    ]

@@ -49,8 +49,6 @@ def round_trip(inspect, server: list[str], *more: str) -> None:
     assert citation.partition("#")[0] in result["content"][0]["text"]
     read, _ = inspect(*call, "--tool-name", "memory_get", "--tool-arg", f"path={citation}")
     assert "The plotter was sold." in read["content"][0]["text"]
-    note, _ = inspect(*server, *more, "--method", "resources/read", "--uri", "kept://notes/MEMORY.md")
-    assert "espresso" in note["contents"][0]["text"]
 
 
 @pytest.fixture
@@ -75,7 +73,6 @@ def test_over_http_with_a_token(inspect, serve, home):
 
 
 def test_in_the_newest_form_of_the_protocol(inspect, command):
-    note, _ = inspect(
-        *(*command, "--protocol-era", "modern"), *("--method", "resources/read", "--uri", "kept://notes/MEMORY.md")
-    )
-    assert "espresso" in note["contents"][0]["text"]
+    call = ("--method", "tools/call", "--tool-name", "memory_get", "--tool-arg", "path=MEMORY.md")
+    note, _ = inspect(*command, "--protocol-era", "modern", *call)
+    assert "espresso" in note["content"][0]["text"]

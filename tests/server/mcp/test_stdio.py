@@ -27,7 +27,7 @@ def test_it_says_who_it_is_and_what_it_is_for(start):
     greeting = start().greet()
     assert greeting["serverInfo"]["name"] == "kept"
     assert "memory_search" in greeting["instructions"]
-    assert set(greeting["capabilities"]) == {"tools", "resources"}
+    assert set(greeting["capabilities"]) == {"tools"}
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18"])
@@ -87,46 +87,9 @@ def test_without_a_workspace_it_serves_and_says_what_to_do(start, tmp_path, home
     result = client.call("memory_search", query="x")
     assert result["isError"]
     assert "kept init" in text_of(result)
-    assert client.ask("resources/list")["result"]["resources"] == []
     (tmp_path / "nowhere/memory").mkdir(parents=True)
     assert not client.call("memory_write", text="Now there is one.").get("isError")
     assert "Now there is one." in text_of(client.call("memory_search", query="now there is one"))
-
-
-# resources
-
-
-def test_notes_can_be_browsed(client, notes):
-    listed = client.ask("resources/list")["result"]["resources"]
-    assert [resource["name"] for resource in listed] == [
-        "MEMORY.md",
-        "memory/2026-03-13.md",
-        '"memory/über tee & kaffee.md"',
-    ]
-    assert listed[1]["title"] == "Daily log 2026-03-13"
-    for resource in listed:
-        (content,) = client.ask("resources/read", {"uri": resource["uri"]})["result"]["contents"]
-        assert content["text"] + "\n" == (notes / resource["name"].strip('"')).read_text()
-        assert content["mimeType"] == "text/markdown"
-    templates = client.ask("resources/templates/list")["result"]["resourceTemplates"]
-    assert [template["uriTemplate"] for template in templates] == ["kept://notes/{+path}"]
-
-
-def test_many_notes_come_page_by_page_and_a_long_one_whole(client, notes):
-    for number in range(1_100):
-        (notes / f"memory/n{number:04}.md").touch()
-    long = "\n".join(f"line {number} " + "x" * 200 for number in range(2_000))
-    write_file(notes / "memory/long.md", long + "\n")
-    names, cursor = [], {}
-    while True:
-        page = client.ask("resources/list", cursor)["result"]
-        names += [resource["name"] for resource in page["resources"]]
-        if "nextCursor" not in page:
-            break
-        cursor = {"cursor": page["nextCursor"]}
-    assert len(names) == len(set(names)) == 1_104
-    (content,) = client.ask("resources/read", {"uri": "kept://notes/memory/long.md"})["result"]["contents"]
-    assert content["text"] == long
 
 
 # what a client may do wrong
@@ -285,5 +248,5 @@ def test_it_survives_what_is_no_message(client):
     client.send_line('{"jsonrpc":"2.0","id":900,"method":"tools/call","params":{"name":5,"arguments":[]}}')
     assert "error" in client.read_until(lambda message: message.get("id") == 900)
     assert "error" in client.ask("no/such/method")
-    assert "error" in client.ask("resources/read", {})
+    assert "error" in client.ask("tools/call", {})
     assert client.ask("tools/list")["result"]["tools"]

@@ -6,7 +6,6 @@ client would wait forever.
 
 from __future__ import annotations
 
-import datetime as dt
 import functools
 import json
 import logging
@@ -14,8 +13,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import anyio.to_thread
@@ -29,28 +27,19 @@ from pydantic import ValidationError
 
 from kept import __version__
 from kept.agent.tools.tool_definitions import TOOLS, Tool
-from kept.agent.tools.tool_text import NOTES, decode, show_name, uri_of
 from kept.agent.tools.toolbox import FORGET_TOOL, run_forget
 from kept.base.limits import utf8_safe_tree
 from kept.base.net.serving import GRANT
 from kept.base.timings import timed
-from kept.errors import KeptError, NoteNotFound, UsageError
-from kept.notes.daily import DailyNotes, get_daily_notes
-from kept.notes.scan import scan_workspace
+from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
     from kept.agent.tools.toolbox import Toolbox, ToolOutcome
     from kept.base.grants import Act, Grant
-    from kept.base.records import SourceFile
-    from kept.memory import Memory
     from kept.server.live import LiveIndex
 
 Context = ServerRequestContext[Any, Any]
-T = TypeVar("T")
 
-PAGE = 500
-"""Notes per page."""
-MIME_TYPE = "text/markdown"
 _INSTRUCTIONS = (
     "Kept is long-term memory: notes, daily logs and past conversations that outlive this one. "
     "{}Write down (memory_write) what later conversations will need. "
@@ -99,9 +88,6 @@ class MemoryServer:
             + (_PROJECT_INSTRUCTIONS.format(project) if project else ""),
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            on_list_resources=self._list_resources,
-            on_list_resource_templates=self._list_templates,
-            on_read_resource=self._read_resource,
         )
 
     def toolbox(self) -> Toolbox:
@@ -179,32 +165,6 @@ class MemoryServer:
             log.exception("tool %s failed", name)
             return error_outcome(KeptError(f"Unexpected error: {type(exc).__name__}."))
 
-    # resources
-
-    def _memory_for(self, grant: Grant | None) -> Memory:
-        return toolbox_of(self.toolbox(), grant).memory
-
-    async def _list_resources(
-        self, ctx: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourcesResult:
-        cursor, grant = params.cursor if params else None, self._grant(ctx)
-        resources, next_cursor = await _in_thread(lambda: list_notes(self._memory_for(grant), cursor))
-        return types.ListResourcesResult(resources=resources, next_cursor=next_cursor)
-
-    async def _list_templates(
-        self, ctx: Context, params: types.PaginatedRequestParams | None
-    ) -> types.ListResourceTemplatesResult:
-        note = types.ResourceTemplate(
-            uri_template=NOTES + "{+path}", name="note", title="A note by its path", mime_type=MIME_TYPE
-        )
-        return types.ListResourceTemplatesResult(resource_templates=[note])
-
-    async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-        grant = self._grant(ctx)
-        text = await _in_thread(lambda: read_resource(self._memory_for(grant), params.uri))
-        contents = types.TextResourceContents(uri=params.uri, text=text, mime_type=MIME_TYPE)
-        return types.ReadResourceResult(contents=[contents])
-
 
 def _client_of(ctx: Context) -> str | None:
     """Return the name of the calling program, for the history of notes, or else that of its token."""
@@ -213,13 +173,6 @@ def _client_of(ctx: Context) -> str | None:
         return params.client_info.name
     grant: Grant | None = ctx.request.scope.get(GRANT) if ctx.request is not None else None
     return grant.name if grant else None
-
-
-async def _in_thread(action: Callable[[], T]) -> T:
-    try:
-        return await anyio.to_thread.run_sync(action, abandon_on_cancel=True)
-    except KeptError as exc:
-        raise MCPError(exc.jsonrpc, f"{exc.message} {exc.hint}".strip(), {"code": exc.code}) from exc
 
 
 def _tool(tool: Tool) -> types.Tool:
@@ -238,53 +191,7 @@ def _tool(tool: Tool) -> types.Tool:
     )
 
 
-# notes as resources. Every path goes through the containment check that the paths of tools go through.
-
-
-def list_notes(memory: Memory, cursor: str | None) -> tuple[list[types.Resource], str | None]:
-    """Return one page of the notes, by path, and the cursor of the next page. Without a workspace there are none."""
-    if not os.path.isdir(memory.workspace.root):
-        return [], None
-    scan = scan_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes)
-    visible = memory.visible
-    files = sorted((file for file in scan.files if visible.sees_note(file.path)), key=lambda file: file.path)
-    after = decode(cursor) if cursor else ""
-    rest = [file for file in files if file.path > after]
-    page = rest[:PAGE]
-    next_cursor = quote(page[-1].path, safe="") if len(rest) > PAGE else None
-    daily = get_daily_notes(memory.workspace)
-    return [_resource(file, daily) for file in page], next_cursor
-
-
-def _resource(file: SourceFile, daily: DailyNotes) -> types.Resource:
-    """Describe a note. Clients show names and titles to people and models, so unusual characters are escaped."""
-    day = daily.find_day(file.path)
-    title = f"Daily log {day}" if day else show_name(os.path.basename(file.path))
-    modified = dt.datetime.fromtimestamp(file.mtime_ns / 1e9, dt.UTC)
-    return types.Resource(
-        uri=uri_of(file.path),
-        name=show_name(file.path),
-        title=title,
-        mime_type=MIME_TYPE,
-        size=file.size,
-        annotations=types.Annotations(last_modified=f"{modified:%Y-%m-%dT%H:%M:%SZ}"),
-    )
-
-
-def read_resource(memory: Memory, uri: str) -> str:
-    """Return the whole text of a note. The path is decoded once, so that a doubly encoded one is not found."""
-    if not uri.startswith(NOTES):
-        raise NoteNotFound(f"{uri}: there is no such resource.", hint=f"URIs begin with {NOTES}.")
-    texts, path = [], decode(uri.removeprefix(NOTES))
-    start: int | None = 1
-    while start is not None:
-        passage = memory.read(path, start=start, lines=1_000_000)
-        texts.append(passage.text)
-        start = passage.next_from
-    return "\n".join(texts)
-
-
-# what a token allows. What names no act here, such as notes as resources, only reads, which every token may.
+# what a token allows
 
 
 def act_of(tool: Tool) -> Act:
