@@ -66,11 +66,6 @@ def test_every_command_in_the_help_is_there_and_none_asks_the_model(harness):
     assert len(harness.model.requests) == requests
 
 
-def test_a_command_that_is_not_there_gets_a_hint(harness):
-    assert say(harness, "/remembr x") == ["There is no command /remembr. /help lists all commands."]
-    assert say(harness, "/help") == [HELP]
-
-
 @pytest.mark.parametrize("command", ["/new", "/reset"])
 def test_a_new_conversation_begins_and_the_old_one_is_kept(harness, command):
     say(harness, "Hello")

@@ -12,7 +12,6 @@ import pytest
 
 from kept.agent.events import Inbound
 from kept.base.clock import SystemClock
-from kept.base.remote_errors import MessageConflict
 from kept.errors import ConfigError, LeaseLost, WriteFailed
 from kept.gateway.inbox import Inbox
 from kept.gateway.inbox_records import message_status
@@ -90,23 +89,6 @@ def test_a_kill_at_any_byte_loses_nothing_that_was_promised(journal, hasty):
             before = reopened
         assert reopened == before, f"cut at byte {size}"
         assert journal.read_bytes() == whole[: max((end for end in ends if end <= size + 1), default=0)]
-
-
-def test_the_same_message_is_taken_once(journal):
-    inbox = opened(journal)
-    first = inbox.receive(KEY, Inbound("m1", "Hello"))
-    size = journal.stat().st_size
-    assert inbox.receive(KEY, Inbound("m1", "Hello")) == first
-    assert journal.stat().st_size == size
-
-
-def test_another_message_under_the_same_id_is_refused(journal):
-    inbox = opened(journal)
-    inbox.receive(KEY, Inbound("m1", "Hello"))
-    with pytest.raises(MessageConflict):
-        inbox.receive(KEY, Inbound("m1", "Something else"))
-    with pytest.raises(MessageConflict):
-        inbox.receive(SessionKey("main", "telegram", "default", "direct", "8"), Inbound("m1", "Hello"))
 
 
 def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty, monkeypatch):

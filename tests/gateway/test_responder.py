@@ -10,10 +10,8 @@ import pytest
 from kept.agent.events import GroupLine, Inbound, ReplyDelta
 from kept.base.remote_errors import (
     ConversationFull,
-    DeliveryRefused,
     MessageConflict,
     MessageNotFound,
-    NotSent,
     QueueFull,
 )
 from kept.gateway.channel import Channel, ResponderTiming
@@ -244,39 +242,6 @@ async def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(op
 # delivery
 
 
-async def test_what_certainly_did_not_leave_is_sent_again(open_harness):
-    harness = open_harness(ScriptedChat(["Hi."]))
-    box = RecordingChannel()
-    box.faults = [NotSent("busy", retry_after_s=0), NotSent("busy", retry_after_s=0)]
-    async with running_responder(harness, telegram=box) as responder:
-        await tell(responder, harness.key(channel="telegram"), "Hello", "m1", chat=1)
-    assert box.texts == ["Hi."]
-    assert harness.inbox().unconfirmed_runs() == []
-
-
-@pytest.mark.parametrize("fault", [DeliveryRefused("blocked"), RuntimeError("who knows"), TimeoutError()])
-async def test_what_may_have_left_is_not_sent_again(open_harness, fault):
-    harness = open_harness(ScriptedChat(["Hi.", "Hello again."]))
-    box = RecordingChannel()
-    box.faults = [fault]
-    async with running_responder(harness, telegram=box) as responder:
-        key = harness.key(channel="telegram")
-        await tell(responder, key, "Hello", "m1", chat=1)
-        await wait_until_async(lambda: bool(responder.inbox.unconfirmed_runs()))
-        await tell(responder, key, "Hello?", "m2", chat=1)
-    assert box.texts == ["Hello again."]
-    assert [run.message_ids for run in harness.inbox().unconfirmed_runs()] == [("m1",)]
-
-
-async def test_a_long_reply_is_sent_in_parts_while_typing_is_shown(open_harness):
-    harness = open_harness(ScriptedChat(["One paragraph.\n\nAnd another one."]))
-    box = RecordingChannel(limit=20)
-    async with running_responder(harness, telegram=box) as responder:
-        await tell(responder, harness.key(channel="telegram"), "Hello", "m1", chat=1)
-    assert box.texts == ["One paragraph.", "And another one."]
-    assert box.typing >= 1
-
-
 # what goes wrong
 
 
@@ -422,13 +387,6 @@ async def test_the_index_follows_every_few_messages(open_harness):
 
 def line(text: str) -> GroupLine:
     return GroupLine("Ada", text, NOW)
-
-
-def test_a_group_keeps_its_last_fifty_messages():
-    history = GroupHistory(max_messages=50)
-    for number in range(60):
-        history.add("g", line(str(number)))
-    assert [item.text for item in history.take("g")] == [str(number) for number in range(10, 60)]
 
 
 def test_the_conversation_silent_for_longest_is_forgotten_first():

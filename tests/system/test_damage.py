@@ -123,15 +123,6 @@ def test_an_index_of_a_newer_version_is_left_alone(indexed):
     assert index_path(indexed).read_bytes() == before
 
 
-def test_an_index_that_cannot_be_written_is_one_clear_line(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", "x\n")
-    (tmp_path / "home").write_text("a file where the folder should be")
-    outcome = run(tmp_path, "search", "x")
-    assert outcome.code == 6
-    assert outcome.err.count("\n") == 1
-    assert "--home" in outcome.err
-
-
 def test_the_files_of_an_index_are_private(indexed):
     folder = index_path(indexed).parent
     with Memory.open(indexed / "workspace", home=indexed / "home") as memory:

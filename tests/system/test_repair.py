@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -317,24 +315,6 @@ def test_opening_an_index_leaves_the_locks_of_another_connection_in_place(indexe
     assert held, "closing a file that SQLite has open drops its locks"
     second.close()
     first.close()
-
-
-# how it is told
-
-
-@pytest.fixture
-def damaged(indexed) -> Iterator[object]:
-    overwrite_page(indexed, pages_of(indexed, "chunks")[-1])
-    return indexed
-
-
-def test_a_repair_is_in_the_log_and_in_the_answer_once(damaged, caplog):
-    caplog.set_level(logging.WARNING, logger="kept")
-    with open_memory(damaged) as memory:
-        first, second = memory.search("parrot59"), memory.search("parrot59")
-    assert "rebuilt from the notes; no embedding was lost" in first.degraded[0]
-    assert second.degraded == ()
-    assert "the index is damaged" in caplog.text
 
 
 def test_a_damaged_catalogue_of_sessions_is_replaced(tmp_path):

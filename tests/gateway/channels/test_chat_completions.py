@@ -73,13 +73,6 @@ async def test_a_chat_is_streamed_as_it_is_written(tmp_path):
         assert chunks[-1].usage.completion_tokens > 0
 
 
-async def test_a_command_is_answered_in_a_stream_too(tmp_path):
-    async with talking(tmp_path) as (_, client):
-        stream = await client.chat.completions.create(model="kept", messages=[user("/help")], stream=True)
-        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
-        assert text.startswith("/new [TEXT]")
-
-
 async def test_the_models_are_the_agents(tmp_path):
     async with talking(tmp_path) as (_, client):
         assert [model.id async for model in client.models.list()] == ["kept", "kept/main"]
