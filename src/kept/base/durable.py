@@ -26,7 +26,7 @@ _TEMPORARY = (".kept-", ".tmp")
 _ZEROS = 1 << 20
 """Bytes that are overwritten at once."""
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def write_atomic(
@@ -93,11 +93,7 @@ def append_durably(path: str, data: bytes, *, dir_fd: int | None = None) -> None
     """
     name = os.path.basename(path)
     with _writing_in_folder(path, dir_fd) as folder:
-        is_new = False
-        try:
-            handle = os.open(name, _APPEND, dir_fd=folder)
-        except FileNotFoundError:
-            handle, is_new = os.open(name, _APPEND | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder), True
+        handle = os.open(name, _APPEND, 0o600, dir_fd=folder)
         try:
             state = os.fstat(handle)
             if not stat.S_ISREG(state.st_mode):
@@ -109,15 +105,12 @@ def append_durably(path: str, data: bytes, *, dir_fd: int | None = None) -> None
                 os.fsync(handle)
             except OSError:
                 os.ftruncate(handle, state.st_size)
-                raise
-        except OSError:
-            if is_new:
-                with suppress(OSError):
+                if not state.st_size:
                     os.unlink(name, dir_fd=folder)
-            raise
+                raise
         finally:
             os.close(handle)
-        if is_new:
+        if not state.st_size:
             sync_folder(folder)
 
 

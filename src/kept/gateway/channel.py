@@ -216,11 +216,10 @@ def _cut(line: str, limit: int, measure: Measure, *, at_words: bool) -> list[str
 
 def _longest_prefix(line: str, limit: int, measure: Measure) -> int:
     """Return the number of characters that fit. At least one, so that cutting always ends."""
-    low, high = 1, min(len(line), max(1, limit))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if measure(line[:middle]) <= limit else (low, middle - 1)
-    return low
+    end = limit
+    while end > 1 and (over := measure(line[:end]) - limit) > 0:
+        end -= (over + 1) // 2  # no character counts more than two
+    return max(1, end)
 
 
 # what a person is told, and not told
