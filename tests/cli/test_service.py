@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import plistlib
 import shlex
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.cli.background_service import launchd_file, systemd_file
+from kept.cli.background_service import unit_text
 from tests.support.commands import KEPT
 from tests.support.files import write_file
 
@@ -109,18 +108,8 @@ def test_a_service_manager_that_refuses_is_one_line_with_the_command_to_run(serv
     assert service("index", "--install", "--force").code == 2
 
 
-def test_a_property_list_for_launchd_is_valid():
-    file = launchd_file("kept-gateway", ("/bin/kept", "gateway"))
-    values = plistlib.loads(file.text.encode())
-    assert values["ProgramArguments"] == ["/bin/kept", "gateway"]
-    assert values["KeepAlive"] == {"SuccessfulExit": False}
-    assert values["Label"] == "org.kept.kept-gateway"
-    assert values["EnvironmentVariables"] == {"PATH": os.environ["PATH"]}
-    assert file.start[0][:2] == ("launchctl", "bootstrap")
-
-
 def test_control_characters_in_a_path_stay_inside_their_line():
-    file = systemd_file("kept-index", ("/k\nExecStop=/bin/evil", "index"), "/e")
-    assert [line for line in file.text.splitlines() if line.startswith("ExecS")] == [
+    text = unit_text("kept-index", ("/k\nExecStop=/bin/evil", "index"), "/e")
+    assert [line for line in text.splitlines() if line.startswith("ExecS")] == [
         'ExecStart="/k\\x0aExecStop=/bin/evil" "index"'
     ]

@@ -1,4 +1,4 @@
-"""Background services: options of commands that run until they are stopped, and definitions for systemd and launchd."""
+"""Background services: options of commands that run until they are stopped, and their units for systemd."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -14,7 +13,6 @@ import click
 
 from kept.base.durable import write_atomic
 from kept.base.limits import one_line
-from kept.base.values import frozen
 from kept.cli.output import echo, style, warn
 from kept.cli.root import Globals
 from kept.config.layers import MAIN_AGENT
@@ -64,21 +62,10 @@ def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that run a command in the background. The command gets the choice as ``service``."""
     for flag, value, text in (
         ("--uninstall", "uninstall", "Stop the service and remove it."),
-        ("--install", "install", "Run this in the background from now on, as a service of systemd or launchd."),
+        ("--install", "install", "Run this in the background from now on, as a service of systemd."),
     ):
         command = click.option(flag, "service", flag_value=value, help=text)(command)
     return command
-
-
-@frozen
-class ServiceFile:
-    """The file that defines a service, and the commands that start and stop it."""
-
-    path: str
-    text: str
-    start: tuple[tuple[str, ...], ...]
-    stop: tuple[str, ...]
-    """Run before the file is removed. It may fail: the service may not be running."""
 
 
 def manage_service(options: Globals, arguments: Sequence[str], action: Action) -> None:
@@ -93,32 +80,37 @@ def manage_service(options: Globals, arguments: Sequence[str], action: Action) -
         parts.append(config.agent_id)
     name, env_file = "-".join(parts), os.path.join(config.home, _ENV_FILE)
     command = (start.program, *start.options, *overrides, *arguments)
-    is_mac = sys.platform == "darwin"
-    file = launchd_file(name, command) if is_mac else systemd_file(name, command, env_file)
+    unit = f"{name}.service"
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    path = os.path.join(folder, "systemd", "user", unit)
+    is_installed = _is_own(path)
     if action == "uninstall":
-        _uninstall(file)
+        if is_installed:
+            _systemctl("disable", "--now", unit)  # may fail: the service may not be running
+            os.unlink(path)
         echo(f"{name} no longer runs in the background.")
         return
-    _install(file)
-    echo(f"{style(name, bold=True)} runs in the background and starts when you log in ({file.path}).")
-    if not is_mac and not os.path.exists(env_file):
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    except OSError as exc:
+        raise ServiceError(f"{os.path.dirname(path)}: could not be created ({exc.strerror}).") from exc
+    write_atomic(path, unit_text(name, command, env_file).encode("utf-8", "surrogateescape"))
+    for line in (("daemon-reload",), ("enable", unit), ("restart", unit)):
+        if problem := _systemctl(*line):
+            hint = f"{path} is written. Run it yourself: {shlex.join(('systemctl', '--user', *line))}"
+            raise ServiceError(problem, hint=hint)
+    echo(f"{style(name, bold=True)} runs in the background and starts when you log in ({path}).")
+    if not os.path.exists(env_file):
         warn(f"Variables of your shell, such as API keys, do not reach it. Put them into {env_file}.")
 
 
-def systemd_file(name: str, command: Sequence[str], env_file: str) -> ServiceFile:
-    systemctl, unit = ("systemctl", "--user"), f"{name}.service"
-    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return ServiceFile(
-        path=os.path.join(folder, "systemd", "user", unit),
-        text=_UNIT.format(
-            written_by=_WRITTEN_BY,
-            name=name,
-            command=" ".join(_quoted(part.replace("$", "$$")) for part in command),  # '$' begins a variable
-            env_file=env_file.replace("%", "%%"),
-            path=_quoted(f"PATH={os.environ.get('PATH', os.defpath)}"),
-        ),
-        start=((*systemctl, "daemon-reload"), (*systemctl, "enable", unit), (*systemctl, "restart", unit)),
-        stop=(*systemctl, "disable", "--now", unit),
+def unit_text(name: str, command: Sequence[str], env_file: str) -> str:
+    return _UNIT.format(
+        written_by=_WRITTEN_BY,
+        name=name,
+        command=" ".join(_quoted(part.replace("$", "$$")) for part in command),  # '$' begins a variable
+        env_file=env_file.replace("%", "%%"),
+        path=_quoted(f"PATH={os.environ.get('PATH', os.defpath)}"),
     )
 
 
@@ -130,48 +122,6 @@ def _quoted(text: str) -> str:
 
 def _escape(char: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
-
-
-def launchd_file(name: str, command: Sequence[str]) -> ServiceFile:
-    """Return the property list for macOS, where variables cannot come from a file."""
-    import plistlib
-
-    label = f"org.kept.{name}"
-    path, domain = os.path.expanduser(f"~/Library/LaunchAgents/{label}.plist"), f"gui/{os.getuid()}"
-    values = {
-        "Label": label,
-        "ProgramArguments": list(command),
-        "RunAtLoad": True,
-        "KeepAlive": {"SuccessfulExit": False},
-        "ThrottleInterval": 10,
-        "ExitTimeOut": 45,
-        "ProcessType": "Background",
-        "StandardErrorPath": os.path.expanduser(f"~/Library/Logs/{name}.log"),
-        "EnvironmentVariables": {"PATH": os.environ.get("PATH", os.defpath)},
-    }
-    head, declaration, rest = plistlib.dumps(values, sort_keys=False).decode().partition("?>\n")
-    text = f"{head}{declaration}<!-- {_WRITTEN_BY}. -->\n{rest}"
-    bootstrap = ("launchctl", "bootstrap", domain, path)
-    return ServiceFile(path, text, (bootstrap,), ("launchctl", "bootout", f"{domain}/{label}"))
-
-
-def _install(file: ServiceFile) -> None:
-    if _is_own(file.path):
-        _run(file.stop)
-    try:
-        os.makedirs(os.path.dirname(file.path), exist_ok=True)
-    except OSError as exc:
-        raise ServiceError(f"{os.path.dirname(file.path)}: could not be created ({exc.strerror}).") from exc
-    write_atomic(file.path, file.text.encode("utf-8", "surrogateescape"))
-    for line in file.start:
-        if problem := _run(line):
-            raise ServiceError(problem, hint=f"{file.path} is written. Run it yourself: {shlex.join(line)}")
-
-
-def _uninstall(file: ServiceFile) -> None:
-    if _is_own(file.path):
-        _run(file.stop)
-        os.unlink(file.path)
 
 
 def _is_own(path: str) -> bool:
@@ -188,8 +138,9 @@ def _is_own(path: str) -> bool:
     return True
 
 
-def _run(line: Sequence[str]) -> str | None:
-    """Run a command. Return what went wrong, or None."""
+def _systemctl(*arguments: str) -> str | None:
+    """Run the service manager of the person. Return what went wrong, or None."""
+    line = ("systemctl", "--user", *arguments)
     try:
         done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, assert_never
 
 import click
@@ -52,9 +51,6 @@ async def _read_line(descriptor: int) -> str:
         loop.remove_reader(descriptor)
 
 
-_HISTORY_LINES = 1000
-
-
 @click.command("chat")
 @click.option("-m", "--message", metavar="TEXT", help="Ask once and print the reply; '-' reads standard input.")
 @click.option("--session", metavar="NAME", help="Conversation: a name, a key or the id of a session.")
@@ -75,7 +71,7 @@ def command(options: Globals, message: str | None, session: str | None) -> None:
     with ExitStack() as stack:
         conversation, runner = _open(options, session, stack)
         if message is None:
-            _talk(options, conversation, runner)
+            _talk(conversation, runner)
         else:
             _ask_once(conversation, runner, message.strip(), as_json=options.as_json)
 
@@ -148,33 +144,33 @@ class QuietScreen:
 # an interactive conversation
 
 
-def _talk(options: Globals, conversation: LocalConversation, runner: asyncio.Runner) -> None:
+def _talk(conversation: LocalConversation, runner: asyncio.Runner) -> None:
     """Answer messages until there are no more. Ctrl-C stops an answer, not the conversation."""
     echo("Ctrl-C stops an answer, Ctrl-D leaves. /help lists the commands.", err=True)
 
-    home, screen = options.load().config.home, ChatScreen()
-    with _line_history(os.path.join(home, "chat_history")):
-        while True:
-            try:
-                text = input("> ").strip()
-            except EOFError:
-                echo()
-                return
-            except KeyboardInterrupt:
-                echo()
-                continue
-            if not text:
-                continue
-            try:
-                runner.run(_answer(conversation, screen, text))
-            except KeyboardInterrupt:
-                screen.break_off()
-                echo(style("Stopped.", dim=True))
-                runner.run(conversation.stop())
-            except Exception as exc:  # noqa: BLE001 - an answer that fails must not end the conversation
-                screen.break_off()
-                unexpected = f"Unexpected error: {type(exc).__name__}: {exc}"
-                warn(f"{exc.message} {exc.hint}" if isinstance(exc, KeptError) else unexpected)
+    _enable_line_editing()
+    screen = ChatScreen()
+    while True:
+        try:
+            text = input("> ").strip()
+        except EOFError:
+            echo()
+            return
+        except KeyboardInterrupt:
+            echo()
+            continue
+        if not text:
+            continue
+        try:
+            runner.run(_answer(conversation, screen, text))
+        except KeyboardInterrupt:
+            screen.break_off()
+            echo(style("Stopped.", dim=True))
+            runner.run(conversation.stop())
+        except Exception as exc:  # noqa: BLE001 - an answer that fails must not end the conversation
+            screen.break_off()
+            unexpected = f"Unexpected error: {type(exc).__name__}: {exc}"
+            warn(f"{exc.message} {exc.hint}" if isinstance(exc, KeptError) else unexpected)
 
 
 async def _answer(conversation: LocalConversation, screen: ChatScreen, text: str) -> None:
@@ -182,29 +178,13 @@ async def _answer(conversation: LocalConversation, screen: ChatScreen, text: str
     await conversation.answer(text, screen.show)
 
 
-@contextmanager
-def _line_history(path: str) -> Iterator[None]:
-    """Enable line editing, with the lines of earlier conversations on the arrow keys."""
-    try:
+def _enable_line_editing() -> None:
+    """Enable line editing, with earlier lines on the arrow keys."""
+    with suppress(ImportError):  # some Python was built without it
         import readline
-    except ImportError:  # this Python was built without it
-        yield
-        return
-    try:
-        readline.read_history_file(path)
-    except OSError:
-        pass
-    readline.set_history_length(_HISTORY_LINES)
-    # Python turns this off. With it, the lines of a pasted text become part of the line that is being edited.
-    readline.parse_and_bind("set enable-bracketed-paste on")
-    try:
-        yield
-    finally:
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # private: it has what the person wrote
-            readline.write_history_file(path)
-        except OSError as exc:
-            warn(f"The history of your input could not be saved ({exc.strerror}).")
+
+        # Python turns this off. With it, the lines of a pasted text become part of the line that is being edited.
+        readline.parse_and_bind("set enable-bracketed-paste on")
 
 
 class ChatScreen:
