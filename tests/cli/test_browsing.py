@@ -51,17 +51,14 @@ def test_list_can_be_narrowed_and_says_what_it_leaves_out(kept, notes):
     assert nothing.err == "Note: No note matches 'nope'.\n"
 
 
-def test_recent_shows_changes_by_day(kept, notes):
+def test_recent_changes_have_a_time(kept, notes):
     assert kept("list", "--changed").out.splitlines() == [
-        "2026-03-05 (Thursday)",
-        "  10:00  43 B  memory/2026-03-03.md  The otter is back.",
-        "2026-03-02 (Monday)",
-        "  12:00  26 B  memory/ideas.md       Boat ideas: A red boat.",
-        "  09:30  39 B  memory/2026-03-02.md  Staging moved.",
-        "2026-01-05 (Monday)",
-        "  08:00  48 B  MEMORY.md             Memory: Ada keeps the lighthouse at Skerry.",
+        "2026-03-05 10:00  43 B  memory/2026-03-03.md  The otter is back.",
+        "2026-03-02 12:00  26 B  memory/ideas.md       Boat ideas: A red boat.",
+        "2026-03-02 09:30  39 B  memory/2026-03-02.md  Staging moved.",
+        "2026-01-05 08:00  48 B  MEMORY.md             Memory: Ada keeps the lighthouse at Skerry.",
     ]
-    assert kept("list", "--changed", "-n", "1").out.count("\n") == 2
+    assert kept("list", "--changed", "-n", "1").out.count("\n") == 1
     assert kept("list", "--changed", "--since", "1 March 2026").out.count("2026-01") == 0
     assert kept("list", "--changed", "--since", "today").out == "No files.\n"
 

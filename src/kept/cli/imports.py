@@ -41,8 +41,6 @@ def command(ctx: click.Context, yes: bool) -> None:
     """
     if ctx.invoked_subcommand is None:
         _import_all(ctx.obj, yes=yes)
-    elif yes:
-        raise UsageError("--yes is for 'kept import' alone.", hint="Leave it out.")
 
 
 def _import_all(options: Globals, *, yes: bool) -> None:

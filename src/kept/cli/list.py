@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, Literal
 
 import click
@@ -41,7 +39,7 @@ _DEFAULT_RESULTS = 50
 @click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
 @click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
-@click.option("--changed", is_flag=True, help="Show recent changes of notes and conversations, by day.")
+@click.option("--changed", is_flag=True, help="Show recent changes of notes and conversations.")
 @click.option("--tags", "what", flag_value="tags", help="List tags instead, with the number of notes that have each.")
 @click.option("--projects", "what", flag_value="projects", help="List projects instead, with their repositories.")
 @click.option("--broken-links", "what", flag_value="links", help="List links that lead nowhere instead.")
@@ -80,28 +78,18 @@ def _list_files(options: Globals, *, source: str | None, person: str | None, cha
             progress=progress,
             **filters,
         )
-        today = memory.clock.now().date()
     if options.as_json:
         print_json(listing_json(listing))
         return
     warn_all(listing.degraded)
-    lines = iter(file_lines(listing.files, dates=not changed))
-    for day, files in groupby(listing.files, key=lambda file: file.timestamp.date() if changed else None):
-        if day is not None:
-            echo(style(_day_text(day, today), bold=True))
-        for _ in files:
-            echo(("  " if changed else "") + next(lines))
+    for line in file_lines(listing.files, with_time=changed):
+        echo(line)
     noun = "note" if source == "memory" else "conversation" if source == "sessions" else "file"
     if len(listing) < listing.total:
         shown = f"{len(listing):,} of {plural(listing.total, noun)}; -n {listing.total} shows all."
         echo(style(shown, dim=True), err=True)
     elif not listing.files:
         echo(f"No {noun}s.")
-
-
-def _day_text(day: dt.date, today: dt.date) -> str:
-    name = {0: "today", 1: "yesterday"}.get((today - day).days, f"{day:%A}")
-    return f"{day} ({name})"
 
 
 def _report(options: Globals, shape: Any, lines: Sequence[str], degraded: Sequence[str]) -> None:

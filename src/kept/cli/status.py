@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from kept.agent.tools.record_json import status_json, to_json
 from kept.base.limits import one_line
-from kept.base.reports import ModelSpending, Spending, Status
+from kept.base.reports import Status
 from kept.base.wording import plural, size_text
 from kept.cli.output import (
     echo,
@@ -26,9 +25,6 @@ from kept.cli.terminal_layout import show_fields, wrap
 if TYPE_CHECKING:
     from kept.gateway.inbox import InboxState
     from kept.server.doctor import Check
-
-
-_DAYS_SHOWN = 5
 
 
 @click.command("status")
@@ -57,9 +53,7 @@ def command(options: Globals) -> None:
         *_index_rows(status, owner),
         ("Live", f"process {watcher} keeps the index current" if watcher else f"not watched; {how} updates the index"),
         *([("Inbox", _inbox_text(inbox))] if inbox else []),
-        *_labelled(
-            "Review", [f"{plural(waiting, 'change')} by agents to review: see 'kept review'"] if waiting else []
-        ),
+        *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
         *_usage_rows(status),
     ]
     show_fields(rows)
@@ -94,37 +88,12 @@ def _inbox_text(inbox: InboxState) -> str:
 
 
 def _usage_rows(status: Status) -> list[tuple[str, str]]:
-    """Return rows about running batches, and what was spent on the last days."""
+    """Return rows about running batches, and what is left of the budget. What each day cost is in the JSON."""
     batches = [f"{plural(job.texts, 'text')} at {job.provider} since {local_time(job.since)}" for job in status.batches]
-    models = zip(status.model_spending, status.model_costs, strict=True)
-    used = f"{status.model_tokens_today:,} of {status.model_budget_tokens or 0:,} tokens today"
-    return [
-        *_labelled("Batches", batches),
-        *_labelled("Embedded", list(map(_embedding_text, status.spending[-_DAYS_SHOWN:]))),
-        *_labelled("Models", [_model_text(spent, cost) for spent, cost in models][-_DAYS_SHOWN:]),
-        *_labelled("Budget", [used] if status.model_budget_tokens is not None else []),
-    ]
-
-
-def _labelled(label: str, texts: Sequence[str]) -> list[tuple[str, str]]:
-    return [("" if number else label, text) for number, text in enumerate(texts)]
-
-
-def _embedding_text(spent: Spending) -> str:
-    parts = [f"{spent.day} {spent.provider}", plural(spent.texts, "text"), f"{spent.cached:,} from the cache"]
-    if spent.calls:
-        retries = f" ({plural(spent.retries, 'retry', 'retries')})" if spent.retries else ""
-        parts += [plural(spent.calls, "call") + retries, plural(spent.tokens, "token"), cost_text(spent.cost_usd)]
-    return ", ".join(parts)
-
-
-def _model_text(spent: ModelSpending, cost: float | None) -> str:
-    failed = f" ({spent.failures:,} failed)" if spent.failures else ""
-    parts = [
-        f"{spent.day} {spent.provider}, {spent.model}, {spent.purpose}: {plural(spent.calls, 'call')}{failed}",
-        f"{plural(spent.input, 'token')} in ({spent.cached:,} cached), {spent.output:,} out",
-    ]
-    return ", ".join(parts + ([] if cost is None else [f"${cost:.4f}"]))
+    rows = [("Batches", ", ".join(batches))] if batches else []
+    if status.model_budget_tokens is not None:
+        rows.append(("Budget", f"{status.model_tokens_today:,} of {status.model_budget_tokens:,} tokens today"))
+    return rows
 
 
 def _counted(status: Status, source: str, name: str) -> str:
@@ -181,9 +150,3 @@ def show_checks(checks: list[Check], *, fixed: bool) -> None:
     wrong = [check for check in checks if not check.ok]
     if wrong and not fixed and any(check.remedy for check in wrong):
         echo("\nRun 'kept doctor --fix' to apply the remedies (→).")
-
-
-def cost_text(cost_usd: float | None) -> str:
-    if cost_usd is None:
-        return "price unknown"
-    return "free" if cost_usd == 0 else f"about ${cost_usd:.4f}" if cost_usd < 1 else f"about ${cost_usd:,.2f}"

@@ -91,7 +91,7 @@ def layout_rows(rows: Sequence[Sequence[str]], *, coloured: int) -> list[str]:
     return lines
 
 
-def file_lines(files: Sequence[FileSummary], *, dates: bool) -> list[str]:
+def file_lines(files: Sequence[FileSummary], *, with_time: bool) -> list[str]:
     """Return a line for each file: when, how large, which, and what it begins with."""
     width = max((len(size_text(file.size)) for file in files), default=0)
     rows = []
@@ -99,8 +99,8 @@ def file_lines(files: Sequence[FileSummary], *, dates: bool) -> list[str]:
         # The title of a daily note repeats its name, that of a conversation may be its first words.
         is_repeated = file.title in file.path or file.excerpt.startswith(file.title.removesuffix("…"))
         about = ": ".join(filter(None, ("" if is_repeated else file.title, file.excerpt)))
-        when = str(file.timestamp)
-        rows.append((when[:10] if dates else when[11:16], f"{size_text(file.size):>{width}}", file.path, about))
+        when = str(file.timestamp)[: 16 if with_time else 10]
+        rows.append((when, f"{size_text(file.size):>{width}}", file.path, about))
     return layout_rows(rows, coloured=2)
 
 
