@@ -81,7 +81,7 @@ def test_a_second_init_moves_the_workspace_and_says_so(kept, home, tmp_path):
 
 
 def test_settings_that_cannot_be_changed_are_one_line_and_nothing_is_made(kept, home, tmp_path):
-    text = "gateway: {}\ngateway: {http: {port: 1}}\n"
+    text = "agents: {}\nagents: {list: []}\n"
     write_file(home / "config.yaml", text)
     ended = kept("init", tmp_path / "notes", env=ALONE)
     assert ended.code == 2

@@ -66,7 +66,7 @@ def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
         ),
         (["memorySearch.extraPaths", "~/a", "~/b"], [], ["      extra_paths: [~/a, ~/b]"]),
         (["agents.defaults.model.name", "opus"], [], ["    model:", "      name: opus"]),
-        (["model.name", "no"], [], ["    model:", '      name: "no"']),
+        (["model.name", "no"], [], ["    model:", "      name: 'no'"]),
         (["gateway.http.port", "9000"], ["    port: 8000"], ["    port: 9000"]),
         (["--agent", "research", "model.tools", "off"], [], ["      model:", "        tools: false"]),
         (
@@ -74,13 +74,13 @@ def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
             [],
             ["    - id: coder", "      memory_search:", "        provider: none"],
         ),
-        (["workspace", "/n"], ["      workspace: ~/notes   # mine"], ["      workspace: /n        # mine"]),
+        (["workspace", "/n"], ["      workspace: ~/notes   # mine"], ["      workspace: /n   # mine"]),
         (
             ["session.reset.by_channel.telegram.mode", "none"],
             [],
             ["    session:", "      reset:", "        by_channel:", "          telegram:", "            mode: none"],
         ),
-        (["model.daily_budget_tokens", "null"], [], ["    model:", "      daily_budget_tokens:"]),
+        (["model.daily_budget_tokens", "null"], [], ["    model:", "      daily_budget_tokens: null"]),
     ],
 )
 def test_set_changes_one_setting_and_keeps_comments_and_formatting(kept, home, file, args, gone, new):
@@ -289,7 +289,7 @@ ENTRIES = {
         "agents:\n  list:\n    # bob\n    - id: bob # b\n      workspace: /b\n" + NEW + "  # after\n"
     ),
     "agents:\n  list:\n  - workspace: '/old'   # mine\n    id: main\n    model:\n      name: x\n": (
-        "agents:\n  list:\n  - workspace: '/new folder/ü' # mine\n    id: main\n    model:\n      name: x\n"
+        "agents:\n  list:\n  - workspace: /new folder/ü   # mine\n    id: main\n    model:\n      name: x\n"
         "    workspace_layout: vault\n"
     ),
     "agents:\n    list:\n        -   id: main\n            workspaceLayout: kept\n": (
@@ -314,7 +314,13 @@ def test_the_entry_of_an_agent_is_added_or_changed_in_its_place(before, after):
 
 @pytest.mark.parametrize(
     "text",
-    ["agents: 7\n", "agents:\n  list: x\n", "agents:\n  list:\n    - &a {id: main}\n", "a: [\n", "a: 1\na: 2\n"],
+    [
+        "agents: 7\n",
+        "agents:\n  list: x\n",
+        "agents: {list: [&a {id: main}], defaults: *a}\n",
+        "a: [\n",
+        "agents: {}\nagents:\n  a: 2\n",
+    ],
 )
 def test_a_file_that_cannot_be_changed_safely_is_refused(text):
     with pytest.raises(ConfigError):

@@ -1,14 +1,13 @@
 """Changes the user's settings file. Comments and order stay; the write is atomic, under a lock, and checked before.
 
-Only this module imports ruamel.yaml, which keeps comments and is slow to import.
+PyYAML tells where in the text each value is.
 """
 
 from __future__ import annotations
 
-import copy
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -155,7 +154,9 @@ def _has(tree: Any, path: Path) -> bool:
     return isinstance(group, dict) and path[-1] in group
 
 
-# changing a text
+# changing a text: the lines of one value change, and all others stay byte for byte
+
+_NOTHING: Any = object()
 
 
 def put_entry(text: str, agent: str, values: Mapping[str, str]) -> str:
@@ -166,58 +167,139 @@ def put_entry(text: str, agent: str, values: Mapping[str, str]) -> str:
     return text
 
 
-def set_value(text: str, path: Path, value: Any, *, agent: str | None = None) -> str:
-    """Return the text with a value set at a path. ``agent`` is the id of a list entry that has to be made first."""
-    value = list(value) if isinstance(value, tuple) else value
-    return _edit(text, lambda tree: _put(tree, path, value, agent))
-
-
 def remove_value(text: str, path: Path) -> str:
     """Return the text without the value at a path, and without groups that are empty then."""
-    return _edit(text, lambda tree: _remove(tree, path))
+    return set_value(text, path, _NOTHING)
 
 
-def _edit(text: str, change: Callable[[Any], None]) -> str:
-    """Return the text after a change of its tree. Raise ConfigError unless exactly that is what Kept reads then."""
-    from ruamel.yaml.error import YAMLError
+def set_value(text: str, path: Path, value: Any, *, agent: str | None = None) -> str:
+    """Return the text with a value set at a path. ``agent`` is the id of a list entry that has to be made first. Raise
+    ConfigError unless exactly that is what Kept reads then."""
+    import yaml
 
-    expected = copy.deepcopy(_load(text)) or {}
+    if "\r\n" in text:
+        return set_value(text.replace("\r\n", "\n"), path, value, agent=agent).replace("\n", "\r\n")
+    value = list(value) if isinstance(value, tuple) else value
+    expected = _without_empty(_load(text) or {})
     try:
-        change(expected)
-        changed = _rewrite(text.replace("\r\n", "\n"), change)
+        _change(expected, path, value, agent)
+        places = _find_places(yaml.compose(text, Loader=yaml.SafeLoader), path)
+        rest = path[len(places) - 1 :]
+        if rest and getattr(places[-1].node, "flow_style", None):  # such as {a: 1}, which is written anew
+            changed = _replace(text, places[-1], find_value(expected, path[: len(places) - 1]))
+        elif value is _NOTHING:
+            changed = _remove(text, places)
+        else:
+            changed = _insert(text, places[-1], rest, value, agent) if rest else _replace(text, places[-1], value)
         is_right = _without_empty(_load(changed) or {}) == _without_empty(expected)
-    except (YAMLError, TypeError, AttributeError, LookupError):  # not the lists and groups of settings
+    except (yaml.YAMLError, TypeError, AttributeError, LookupError, ValueError):  # not the lists and groups of settings
         is_right = False
     if not is_right:
         raise ConfigError(
             "The settings file cannot be changed without changing its other settings.",
             hint="Nothing was changed. Change it in an editor; 'kept config path' shows where it is.",
         )
-    return changed.replace("\n", "\r\n") if "\r\n" in text else changed
+    return changed
 
 
-def _rewrite(text: str, change: Callable[[Any], None]) -> str:
-    import io
+def _change(tree: Any, path: Path, value: Any, agent: str | None) -> None:
+    for step, following in pairwise(path):
+        if isinstance(tree, list) and step == len(tree):
+            tree.append({"id": agent})
+        elif isinstance(tree, dict) and tree.get(step) is None:
+            tree[step] = [] if isinstance(following, int) else {}
+        tree = tree[step]
+    if value is _NOTHING:
+        del tree[path[-1]]
+    else:
+        tree[path[-1]] = value
 
-    from ruamel.yaml import YAML
-    from ruamel.yaml.comments import CommentedMap
 
-    document = YAML()
-    document.preserve_quotes = True
-    document.width = 10_000  # no line is folded
-    document.brace_single_entry_mapping_in_flow_sequence = True
-    group = re.search(r"^( *)[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n( +)[^\s#-]", text, re.MULTILINE)
-    items = re.search(r"^( *)[^\s#-][^\n]*:[ \t]*(?:#[^\n]*)?\n(?: *#[^\n]*\n)*( *)-( +)", text, re.MULTILINE)
-    dash, width = (len(items[2]) - len(items[1]), 1 + len(items[3])) if items else (2, 2)
-    document.indent(len(group[2]) - len(group[1]) if group else 2, sequence=dash + width, offset=dash)
-    tree = document.load(text)
-    lead = ""
-    if tree is None:  # nothing but comments, which the library would lose
-        tree, lead = CommentedMap(), text if not text or text.endswith("\n") else f"{text}\n"
-    change(tree)
-    out = io.StringIO()
-    document.dump(tree, out)
-    return lead + out.getvalue()
+@frozen
+class _Place:
+    """A value in the text, as a node of PyYAML; None is all of a text that says nothing."""
+
+    node: Any
+    key: Any = None
+    """Node of its key; None for the whole text and for an item of a list."""
+
+    def end(self, text: str) -> int:
+        """Return the position after the value, without the comments below it."""
+        node = self.node
+        while not getattr(node, "flow_style", True) and node.value:
+            node = node.value[-1][1] if isinstance(node.value[-1], tuple) else node.value[-1]
+        return len(text[: node.end_mark.index].rstrip())
+
+
+def _find_places(root: Any, path: Path) -> list[_Place]:
+    """Return the values on the way to a path, the whole text first, as far as each is in lines of its own."""
+    places = [_Place(root)]
+    for step in path:
+        node = places[-1].node
+        items = [] if getattr(node, "flow_style", True) else node.value
+        if isinstance(step, int):
+            places += map(_Place, items[step : step + 1])
+        else:
+            (*found,) = (_Place(value, key) for key, value in items if key.value == step)
+            if len(found) > 1:
+                raise ValueError("a key is given twice")
+            places += found
+        if places[-1].node is node:
+            break
+    return places
+
+
+def _replace(text: str, place: _Place, value: Any) -> str:
+    """Return the text with another value at a place. Raise ValueError if a comment would be lost."""
+    head = text[: place.node.start_mark.index] if place.key is None else f"{text[: place.key.end_mark.index]}: "
+    end = place.end(text)
+    if re.search(r"\s#.*\n", text[place.node.start_mark.index : end]):
+        raise ValueError("a comment is in the way")
+    return head + _written(value) + text[end:]
+
+
+def _insert(text: str, place: _Place, rest: Path, value: Any, agent: str | None) -> str:
+    """Return the text with a value below a place, after the steps that are missing."""
+    at, column = len(text), 0
+    if place.node is not None:  # without a group or a list there, the key has no value yet
+        is_group = hasattr(place.node, "flow_style")
+        column = place.node.start_mark.column if is_group else place.key.start_mark.column + 2
+        at = _next_line(text, place.end(text))
+    lines = []
+    for step, following in pairwise((*rest, None)):
+        key = f"- id: {_written(agent)}" if isinstance(step, int) else f"{step}:"
+        lines.append(f"{'':{column}}{key}{f' {_written(value)}' if following is None else ''}\n")
+        column += 2
+    before = text[:at]
+    return "".join((before, "\n" if before and not before.endswith("\n") else "", *lines, text[at:]))
+
+
+def _remove(text: str, places: list[_Place]) -> str:
+    """Return the text without the lines of the last of the places, and of those above it that have nothing else."""
+    end = places[-1].end(text)
+    while len(places) > 2 and len(places[-2].node.value) == 1 and places[-2].key is not None:
+        if "#" in text[places[-2].key.end_mark.index : places[-1].node.start_mark.index]:
+            # The comment is about the group, which stays.
+            text = f"{text[: places[-2].key.end_mark.index]}: {{}}{text[places[-2].key.end_mark.index + 1 :]}"
+            break
+        places = places[:-1]
+    start = places[-1].key.start_mark.index
+    begin = text.rfind("\n", 0, start) + 1
+    if text[begin:start].strip():  # it follows the dash of an item
+        return text[:start] + text[end:].lstrip()
+    return text[:begin] + text[_next_line(text, end) :]
+
+
+def _next_line(text: str, at: int) -> int:
+    return text.find("\n", at) + 1 or len(text)
+
+
+def _written(value: Any) -> str:
+    """Return a value in YAML, in one line."""
+    import yaml
+
+    text = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=float("inf"), sort_keys=False)
+    return text.strip()[1:-1]
 
 
 def _load(text: str) -> Any:
@@ -228,119 +310,8 @@ def _load(text: str) -> Any:
 
 
 def _without_empty(tree: Any) -> Any:
-    """Return a tree without empty groups and lists, which may stay where a setting was removed."""
+    """Return a copy of a tree without empty groups and lists, which may stay where a setting was removed."""
     if isinstance(tree, dict):
         items = ((key, _without_empty(value)) for key, value in tree.items())
         return {key: value for key, value in items if value not in ({}, [])}
     return [_without_empty(item) for item in tree] if isinstance(tree, list) else tree
-
-
-# changing a tree: plain, or the library's, in which a comment belongs to the value before it
-
-
-def _put(tree: Any, path: Path, value: Any, agent: str | None) -> None:
-    comment = ""
-    for step, following in pairwise(path):
-        if step == len(tree) if isinstance(tree, list) else tree.get(step) is None:
-            comment += _take_comment(tree, step)
-            if isinstance(tree, list):
-                tree.append(_written(tree, {"id": agent}, block=True))
-            else:
-                tree[step] = _written(tree, [] if isinstance(following, int) else {}, block=True)
-        tree = tree[step]
-    comment += _take_comment(tree, path[-1])
-    tree[path[-1]] = _written(tree, value)
-    _give_comment(tree, path[-1], comment)
-
-
-def _remove(tree: Any, path: Path, comment: str = "") -> None:
-    group, step = find_value(tree, path[:-1]), path[-1]
-    comment = comment or _take_comment(group, step)
-    keys = [*range(len(group))] if isinstance(group, list) else [*group]
-    at = keys.index(step)
-    del group[step]
-    if at > 0:
-        _give_comment(*_last(group, keys[at - 1]), comment)
-    elif len(group):
-        _give_comment(group, 0 if isinstance(group, list) else keys[1], comment, before=True)
-    elif len(path) > 1:
-        parent, above = find_value(tree, path[:-2]), _comment_above(group)
-        if above or isinstance(path[-2], int) or (comment and len(path) == 2):  # the comments need a place
-            parent[path[-2]] = _written(parent, type(group)())
-            if above:
-                parent.ca.items[path[-2]][-1] = None
-            _give_comment(parent, path[-2], above + comment)
-        else:
-            _remove(tree, path[:-1], comment)
-
-
-def _written(tree: Any, value: Any, *, block: bool = False) -> Any:
-    """Return a value as the library should write it: a list in one line, and a text that YAML would read as something
-    else in quotes. In a plain tree, return it as it is."""
-    if not hasattr(tree, "ca"):
-        return value
-    from ruamel.yaml.comments import CommentedMap, CommentedSeq
-    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
-
-    if isinstance(value, dict | list):
-        group: Any = CommentedSeq(_written(tree, item) for item in value) if isinstance(value, list) else CommentedMap()
-        for key, item in value.items() if isinstance(value, dict) else ():
-            group[key] = _written(tree, item)
-        if not block:
-            group.fa.set_flow_style()
-        return group
-    try:
-        is_plain = not isinstance(value, str) or load_yaml(value) == value
-    except YamlRefused:
-        is_plain = False
-    return value if is_plain else DoubleQuotedScalarString(value)
-
-
-def _last(group: Any, key: Any) -> tuple[Any, Any]:
-    """Return the innermost group and key with which the text of a value ends."""
-    value = group[key]
-    while isinstance(value, dict | list) and value and hasattr(value, "fa") and not value.fa.flow_style():
-        group, key = value, len(value) - 1 if isinstance(value, list) else next(reversed(value))
-        value = group[key]
-    return group, key
-
-
-def _comment_above(group: Any) -> str:
-    """Return the comment lines between the key of a group and its first key."""
-    tokens = getattr(group, "ca", None) and group.ca.comment and group.ca.comment[1]
-    return "".join(f"{'':{token.start_mark.column}}{token.value}" for token in tokens or ())
-
-
-def _take_comment(group: Any, key: Any) -> str:
-    """Remove and return the comment lines after a value, or after the last one of the group if it has no such key."""
-    if not hasattr(group, "ca") or group.fa.flow_style() or not group:
-        return ""
-    keys = range(len(group)) if isinstance(group, list) else [*group]
-    group, key = _last(group, key if key in keys else keys[-1])
-    tokens, slot = group.ca.items.get(key), 0 if isinstance(group, list) else 2
-    if not tokens or tokens[slot] is None:
-        return ""
-    beside, _, below = tokens[slot].value.partition("\n")
-    tokens[slot].value = f"{beside}\n"
-    if not beside:
-        tokens[slot] = None
-    return str(below)
-
-
-def _give_comment(group: Any, key: Any, comment: str, *, before: bool = False) -> None:
-    """Put comment lines after a value, or before its key."""
-    if not comment:
-        return
-    from ruamel.yaml.error import CommentMark
-    from ruamel.yaml.tokens import CommentToken
-
-    tokens = group.ca.items.setdefault(key, [None, None, None, None])
-    if before:
-        indents = [len(line) - len(line.lstrip()) for line in comment.splitlines()]
-        lines = zip(comment.splitlines(), indents, strict=True)
-        tokens[1] = [CommentToken(f"{line.strip()}\n", CommentMark(indent)) for line, indent in lines]
-        return
-    slot = 0 if isinstance(group, list) else 2
-    if tokens[slot] is None:
-        tokens[slot] = CommentToken("\n", CommentMark(0))
-    tokens[slot].value += comment

@@ -29,7 +29,7 @@ from kept.config.read import (
     snake,
     unknown_key,
 )
-from kept.config.removed import find_notice
+from kept.config.removed import IGNORED, is_removed
 from kept.config.schema import AgentSettings, Config, Settings
 from kept.errors import AgentNotFound, ConfigError
 
@@ -236,8 +236,8 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
         if "__" not in name:
             raise ConfigError(f"{name}: there is no such variable.", hint=nearest(name, list(ENV_NAMES)))
         keys = name.removeprefix("KEPT_").lower().split("__")
-        if notice := find_notice(".".join(keys)):
-            layer.notices.append(f"{name}: {notice}")
+        if is_removed(".".join(keys)):
+            layer.notices.append(f"{name}: {IGNORED}")
         else:
             _put_setting(layer, keys, env[name], at=name)
     if env.get("KEPT_WORKSPACE"):

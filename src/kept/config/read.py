@@ -18,7 +18,7 @@ from dataclasses import field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast
 
-from kept.config.removed import find_notice, translate
+from kept.config.removed import IGNORED, is_removed
 from kept.errors import ConfigError
 
 T = TypeVar("T")
@@ -132,7 +132,7 @@ def snake(key: str) -> str:
 def normalise(kind: Any, tree: Any, *, at: str, notices: list[str]) -> dict[str, Any]:
     """Return a tree with snake_case keys. Raise ConfigError for a key that the schema does not have.
 
-    What becomes of the names that Kept does not have, or no longer, is added to ``notices``.
+    Those that Kept no longer has are named in ``notices``.
     """
     if tree is None:
         return {}
@@ -140,7 +140,6 @@ def normalise(kind: Any, tree: Any, *, at: str, notices: list[str]) -> dict[str,
         raise ConfigError(f"{at or 'the file'}: expected a group of settings, got {describe(tree)}.")
     known = hints(kind)
     out: dict[str, Any] = {}
-    meant: dict[str, Any] = {}
     for raw_key, value in tree.items():
         key = snake(str(raw_key))
         where = join(at, key)
@@ -148,12 +147,11 @@ def normalise(kind: Any, tree: Any, *, at: str, notices: list[str]) -> dict[str,
             raise ConfigError(f"{where}: given twice, once in camelCase.")
         if key in known:
             out[key] = normalise_value(known[key], value, at=where, notices=notices)
-        elif notice := find_notice(where):
-            notices.append(f"{where}: {notice}")
-            meant |= translate(key, value)
+        elif is_removed(where):
+            notices.append(f"{where}: {IGNORED}")
         else:
             raise unknown_key(where, str(raw_key), list(known))
-    return meant | out
+    return out
 
 
 def normalise_value(kind: Any, value: Any, *, at: str, notices: list[str]) -> Any:

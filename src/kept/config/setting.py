@@ -11,7 +11,7 @@ from typing import Any
 from kept.base.values import frozen
 from kept.config.layers import LoadedConfig, step_into
 from kept.config.read import clamp, coerce, group_by_name, nearest, range_text, read_flow, settings_of, snake
-from kept.config.removed import find_notice
+from kept.config.removed import is_removed
 from kept.config.schema import Settings
 from kept.errors import ConfigError, UsageError
 
@@ -86,7 +86,7 @@ def spell(key: str) -> str:
 
 def _nearest_name(name: str) -> str:
     """Return a hint with the nearest setting: one that ends like this, or is spelt like it."""
-    if find_notice(name):
+    if is_removed(name):
         return "Kept no longer has this setting."
     names = setting_names()
     by_end = [known for known in names if known.endswith(f".{name}")]
