@@ -5,7 +5,8 @@ All branches are kept, with their parents; a session continues on the branch tha
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from kept.base.limits import as_dict, as_list
 from kept.sessions.entries import Attachment, Block, Message, Role, Text, Thinking, ToolCall, ToolResult
@@ -19,13 +20,63 @@ from kept.sessions.importers.draft import (
     read_blocks,
     read_time,
     short_text,
+    text_of,
 )
+from kept.sessions.importers.reader import ExportReader
 from kept.sessions.importers.source import Record, Source, fingerprint, load_json
 
-# ChatGPT: a tree of messages (`mapping`), and the message that is shown last (`current_node`). Messages that ChatGPT
-# hides are left out: its own instructions, and those of the user, which it repeats in every conversation.
 
-CHATGPT = "chatgpt"
+class ServiceReader(ExportReader):
+    """Reader of a service: a conversation is a tree of messages, of which one is shown last."""
+
+    id_fields: ClassVar[tuple[str, ...]]
+    created: ClassVar[str]
+    """Field with the time of a conversation or a message."""
+    updated: ClassVar[str]
+    title: ClassVar[str]
+    leaf: ClassVar[str]
+    """Field with the id of the message that is shown last."""
+
+    def find_messages(
+        self, tree: dict[str, Any], session_id: str
+    ) -> Mapping[str, tuple[str | None, dict[str, Any]]] | None:
+        """Return the messages of a conversation by their ids, each with the id of its parent; None if the conversation
+        is of another service."""
+        raise NotImplementedError
+
+    def read_message(self, message_id: str, parent: str | None, message: dict[str, Any], place: str) -> list[Message]:
+        """Return what a message says. Calls of tools and their results are messages of their own."""
+        raise NotImplementedError
+
+    def read_conversation(self, record: Record, source: Source) -> Draft | None:
+        tree = record.tree
+        names = (as_text(tree.get(name)) for name in self.id_fields)
+        builder = DraftBuilder(source, self.channel, next(filter(None, names), record.digest))
+        messages = self.find_messages(tree, builder.id)
+        if messages is None:
+            return None
+        builder.created = read_time(tree.get(self.created))
+        parents = {own: parent if parent in messages else None for own, (parent, _) in messages.items()}
+        message_ids, leaf = order_branches(parents, tree.get(self.leaf))
+        for message_id in message_ids:
+            self._add(builder, record, message_id, parents[message_id], messages[message_id][1])
+        if title := short_text(tree.get(self.title)):
+            builder.add_title(record, title, leaf=leaf, when=tree.get(self.updated))
+        return builder.finish(key_for(self.agent_id, self.channel, builder.id), has_global_ids=True)
+
+    def _add(
+        self, builder: DraftBuilder, record: Record, message_id: str, parent: str | None, message: dict[str, Any]
+    ) -> None:
+        """Add a message. If it becomes several entries, the last of them has its id."""
+        bodies = [body for body in self.read_message(message_id, parent, message, record.place) if body.content]
+        for number, body in enumerate(bodies or [None], 1):
+            own_id = message_id if number >= len(bodies) else f"{message_id[:100]}.{number}"
+            digest = fingerprint(f"{builder.id}/{message_id}.{number}".encode("utf-8", "replace"))
+            own = Record(record.line, message, digest, record.place)
+            builder.add(own, body, own_id=own_id, parent=parent, when=message.get(self.created))
+            parent = builder.last_id
+
+
 _NOT_SAID = ("user_editable_context", "model_editable_context", "reasoning_recap")
 """Types of instructions, and of a line about how long the model thought."""
 _PLAIN_TEXT = ("text", "result", "content")
@@ -39,71 +90,51 @@ _MEDIA = {
 }
 
 
-def read_chatgpt(record: Record, source: Source, agent_id: str) -> Draft | None:
-    """Return the session of a conversation, or None if this is not a conversation of ChatGPT."""
-    tree = record.tree
-    nodes = tree.get("mapping")
-    if not isinstance(nodes, dict):
-        return None
-    session_id = as_text(tree.get("conversation_id")) or as_text(tree.get("id")) or record.digest
-    builder = DraftBuilder(source, CHATGPT, session_id)
-    builder.created = read_time(tree.get("create_time"))
-    leaf = _add_nodes(builder, {node_id: as_dict(node) for node_id, node in nodes.items()}, record)
-    if title := short_text(tree.get("title")):
-        builder.add_title(record, title, leaf=leaf, when=tree.get("update_time"))
-    return builder.finish(key_for(agent_id, CHATGPT, builder.id), has_global_ids=True)
+class ChatGptReader(ServiceReader):
+    """Reader of ChatGPT. Messages that ChatGPT hides are left out: its own instructions, and those of the user, which
+    it repeats in every conversation."""
 
+    channel = "chatgpt"
+    id_fields = ("conversation_id", "id")
+    created, updated, title, leaf = "create_time", "update_time", "title", "current_node"
 
-def _add_nodes(builder: DraftBuilder, nodes: dict[str, dict[str, Any]], record: Record) -> str | None:
-    """Add the messages of all branches. Return the last message of the branch that continues."""
-    parents = {name: parent if is_id(parent := node.get("parent")) else None for name, node in nodes.items()}
-    node_ids, leaf = order_branches(parents, record.tree.get("current_node"))
-    for node_id in node_ids:
-        _add_node(builder, record, node_id, parents[node_id] if parents[node_id] in nodes else None, nodes[node_id])
-    return leaf
-
-
-def _add_node(builder: DraftBuilder, record: Record, node_id: str, parent: str | None, node: dict[str, Any]) -> None:
-    message = as_dict(node.get("message"))
-    content, metadata = as_dict(message.get("content")), as_dict(message.get("metadata"))
-    is_hidden = metadata.get("is_visually_hidden_from_conversation") is True
-    body = None if is_hidden or content.get("content_type") in _NOT_SAID else _node_body(node_id, parent, message)
-    if body is None or not body.content:
-        builder.leave_out(node_id, parent)
-        return
-    digest = fingerprint(f"{builder.id}/{node_id}".encode("utf-8", "replace"))
-    own = Record(record.line, message, digest)
-    builder.add(own, body, own_id=node_id, parent=parent, when=message.get("create_time"))
-
-
-def _node_body(node_id: str, parent: str | None, message: dict[str, Any]) -> Message | None:
-    """Return what a message says, without content if it is empty, or None if its content is of an unknown type."""
-    author, metadata = as_dict(message.get("author")), as_dict(message.get("metadata"))
-    blocks = _node_blocks(as_dict(message.get("content")), metadata)
-    if blocks is None:
-        return None
-    blocks += _files(metadata)
-    model = short_text(metadata.get("model_slug"))
-    match author.get("role"):
-        case "user":
-            return Message("user", tuple(blocks))
-        case "assistant":
-            recipient = short_text(message.get("recipient")) or "all"
-            if recipient != "all":
-                blocks = _call(node_id, recipient, blocks)
-            return Message("assistant", tuple(blocks), model=model)
-        case "tool":
-            call_id = parent if is_id(parent) else ""
-            return Message("tool", tuple(_result(call_id, short_text(author.get("name")), blocks, message)))
-        case "system":
-            return Message("system", tuple(blocks))
-        case _:
+    def find_messages(
+        self, tree: dict[str, Any], session_id: str
+    ) -> Mapping[str, tuple[str | None, dict[str, Any]]] | None:
+        nodes = tree.get("mapping")
+        if not isinstance(nodes, dict):
             return None
+        fields = {node_id: as_dict(node) for node_id, node in nodes.items()}
+        return {
+            node_id: (parent if is_id(parent := node.get("parent")) else None, as_dict(node.get("message")))
+            for node_id, node in fields.items()
+        }
+
+    def read_message(self, message_id: str, parent: str | None, message: dict[str, Any], place: str) -> list[Message]:
+        author, metadata = as_dict(message.get("author")), as_dict(message.get("metadata"))
+        content = as_dict(message.get("content"))
+        is_hidden = metadata.get("is_visually_hidden_from_conversation") is True
+        blocks = None if is_hidden or content.get("content_type") in _NOT_SAID else _node_blocks(content, metadata)
+        if blocks is None:
+            return []
+        blocks += _files(metadata)
+        match author.get("role"):
+            case "user" | "system" as role:
+                return [Message(role, tuple(blocks))]
+            case "assistant":
+                recipient = short_text(message.get("recipient")) or "all"
+                if recipient != "all":
+                    blocks = _call(message_id, recipient, blocks)
+                return [Message("assistant", tuple(blocks), model=short_text(metadata.get("model_slug")))]
+            case "tool":
+                return [Message("tool", tuple(_result(parent or "", short_text(author.get("name")), blocks, message)))]
+            case _:
+                return []
 
 
 def _call(node_id: str, tool: str, blocks: list[Block]) -> list[Block]:
     """Return a tool call: a message of the assistant that is not for the user."""
-    text = _text_of(blocks)
+    text = text_of(blocks)
     if not text:
         return []
     arguments = load_json(text.encode("utf-8", "replace")) if text.startswith("{") else None
@@ -112,13 +143,9 @@ def _call(node_id: str, tool: str, blocks: list[Block]) -> list[Block]:
 
 def _result(call_id: str, tool: str | None, blocks: list[Block], message: dict[str, Any]) -> list[Block]:
     others: list[Block] = [block for block in blocks if not isinstance(block, Text)]
-    text = _text_of(blocks)
+    text = text_of(blocks)
     is_error = as_dict(message.get("content")).get("content_type") == "system_error"
     return [ToolResult(call_id, text, tool, is_error), *others] if text else others
-
-
-def _text_of(blocks: list[Block]) -> str:
-    return "\n\n".join(block.text for block in blocks if isinstance(block, Text))
 
 
 def _node_blocks(content: dict[str, Any], metadata: dict[str, Any]) -> list[Block] | None:
@@ -182,90 +209,51 @@ def _with_citations(text: str, metadata: dict[str, Any]) -> str:
     return text
 
 
-# Claude.ai: messages of `human` and `assistant`, in order or as a tree. An answer that calls tools has calls and
-# results in one message. Here they become several entries, as in every other session; the last of them has the id of
-# the message.
-
-CLAUDE_AI = "claude-ai"
 _PASTED = ("", "paste.txt")
 """Names that Claude.ai gives to long text that was pasted into a message."""
 
 
-def read_claude_ai(record: Record, source: Source, agent_id: str) -> Draft | None:
-    """Return the session of a conversation, or None if this is not a conversation of Claude.ai."""
-    tree = record.tree
-    if not isinstance(tree.get("chat_messages"), list):
-        return None
-    builder = DraftBuilder(source, CLAUDE_AI, as_text(tree.get("uuid")) or record.digest)
-    builder.created = read_time(tree.get("created_at"))
-    leaf = _add_messages(builder, record)
-    if title := short_text(tree.get("name")):
-        builder.add_title(record, title, leaf=leaf, when=tree.get("updated_at"))
-    return builder.finish(key_for(agent_id, CLAUDE_AI, builder.id), has_global_ids=True)
+class ClaudeAiReader(ServiceReader):
+    """Reader of Claude.ai: messages of `human` and `assistant`, in order or as a tree. An answer that calls tools has
+    calls and results in one message; here they become several entries, as in every other session."""
 
+    channel = "claude-ai"
+    id_fields = ("uuid",)
+    created, updated, title, leaf = "created_at", "updated_at", "name", "current_leaf_message_uuid"
 
-def _add_messages(builder: DraftBuilder, record: Record) -> str | None:
-    """Add the messages of all branches. Return the last message of the branch that continues."""
-    messages = {
-        own if is_id(own := message.get("uuid")) else f"{builder.id[:100]}.{index}": message
-        for index, message in enumerate(map(as_dict, record.tree["chat_messages"]))
-    }
-    parents = _parents(messages)
-    message_ids, leaf = order_branches(parents, record.tree.get("current_leaf_message_uuid"))
-    for message_id in message_ids:
-        digest = fingerprint(f"{builder.id}/{message_id}".encode("utf-8", "replace"))
-        _add_message(builder, Record(record.line, messages[message_id], digest), message_id, parents[message_id])
-    return leaf
-
-
-def _parents(messages: dict[str, dict[str, Any]]) -> dict[str, str | None]:
-    """Return the parent of each message. Older exports name none: there each message follows the previous one."""
-    named = {message_id: message.get("parent_message_uuid") for message_id, message in messages.items()}
-    if any(isinstance(parent, str) and parent in messages for parent in named.values()):
-        return {
-            message_id: parent if isinstance(parent, str) and parent in messages else None
-            for message_id, parent in named.items()
+    def find_messages(
+        self, tree: dict[str, Any], session_id: str
+    ) -> Mapping[str, tuple[str | None, dict[str, Any]]] | None:
+        if not isinstance(tree.get("chat_messages"), list):
+            return None
+        messages = {
+            own if is_id(own := message.get("uuid")) else f"{session_id[:100]}.{index}": message
+            for index, message in enumerate(map(as_dict, tree["chat_messages"]))
         }
-    return dict(zip(messages, (None, *messages), strict=False))
+        parents = [as_text(message.get("parent_message_uuid")) for message in messages.values()]
+        if not any(parent in messages for parent in parents):  # older exports name none
+            parents = [None, *messages]
+        return {own: (parent, message) for (own, message), parent in zip(messages.items(), parents, strict=False)}
+
+    def read_message(self, message_id: str, parent: str | None, message: dict[str, Any], place: str) -> list[Message]:
+        if message.get("sender") not in ("human", "assistant"):
+            return []
+        speaker: Role = "user" if message["sender"] == "human" else "assistant"
+        bodies: list[Message] = []
+        for block in (*_content(message, place), *_attachments(message)):
+            role: Role = "tool" if isinstance(block, ToolResult) else speaker
+            before = bodies.pop().content if bodies and bodies[-1].role == role else ()
+            bodies.append(Message(role, (*before, block)))
+        return bodies
 
 
-def _add_message(builder: DraftBuilder, record: Record, message_id: str, parent: str | None) -> None:
-    tree = record.tree
-    bodies = _bodies(record, builder.source) if tree.get("sender") in ("human", "assistant") else []
-    if not bodies:
-        builder.leave_out(message_id, parent)
-    for index, body in enumerate(bodies, 1):
-        is_last = index == len(bodies)
-        own_id = message_id if is_last else f"{message_id[:100]}.{index}"
-        parent = builder.add(
-            Record(record.line, tree, fingerprint(f"{record.digest}.{index}".encode())),
-            body,
-            own_id=own_id,
-            parent=parent,
-            when=tree.get("created_at"),
-        )
-
-
-def _bodies(record: Record, source: Source) -> list[Message]:
-    """Return what a message says. Results of tools are messages of their own."""
-    tree = record.tree
-    speaker: Role = "user" if tree.get("sender") == "human" else "assistant"
-    bodies: list[Message] = []
-    for block in (*_content(record, source), *_attachments(tree)):
-        role: Role = "tool" if isinstance(block, ToolResult) else speaker
-        before = bodies.pop().content if bodies and bodies[-1].role == role else ()
-        bodies.append(Message(role, (*before, block)))
-    return bodies
-
-
-def _content(record: Record, source: Source) -> list[Block]:
+def _content(message: dict[str, Any], place: str) -> list[Block]:
     """Return the blocks of a message. Its `text` repeats them, with a placeholder for each tool, or is all there is."""
-    read = read_blocks(record.tree.get("content"), source, record)
+    read = read_blocks(message.get("content"), place)
     blocks = [block for block in read if not isinstance(block, Text | Thinking) or block.text.strip()]
-    if not any(isinstance(block, Text | ToolCall) for block in blocks):
-        text = as_text(record.tree.get("text")) or ""
-        blocks += [Text(text)] if text.strip() else []
-    return blocks
+    if any(isinstance(block, Text | ToolCall) for block in blocks):
+        return blocks
+    return blocks + _nonempty(as_text(message.get("text")) or "")
 
 
 def _attachments(tree: dict[str, Any]) -> list[Block]:

@@ -83,24 +83,23 @@ class DraftBuilder:
 
     # collecting
 
-    def add(self, record: Record, body: Body, *, own_id: Any = None, parent: Any = "", when: Any = None) -> str:
-        """Add an entry and return its id. Without a parent it follows the last entry; None is the session's start."""
-        entry = Entry(self._id(record, own_id), self._parent(parent), self.time(when), body)
-        try:
-            format_entry(entry)
-        except EntryRefused as exc:
-            self.source.report(f"the record cannot be kept: {exc.message}", line=record.line)
-            self.leave_out(own_id, entry.parent_id or "")
-            return self.last_id
-        if is_id(own_id):
-            self._digests[own_id] = _content_digest(record)
-        self._positions[entry.id] = len(self._entries)
-        self._entries.append(entry)
-        self.last_id = entry.id
-        return entry.id
-
-    def leave_out(self, own_id: Any, parent: Any = "") -> None:
-        """Leave out a record. Its children get its parent."""
+    def add(self, record: Record, body: Body | None, *, own_id: Any = None, parent: Any = "", when: Any = None) -> None:
+        """Add an entry. Without a parent it follows the last entry; None is the session's start. Without a body, the
+        record is left out: its children get its parent."""
+        if body is not None:
+            entry = Entry(self._id(record, own_id), self._parent(parent), self._time(when), body)
+            try:
+                format_entry(entry)
+            except EntryRefused as exc:
+                self.source.report(f"the record cannot be kept: {exc.message}", line=record.line)
+                parent = entry.parent_id or ""
+            else:
+                if is_id(own_id):
+                    self._digests[own_id] = _content_digest(record)
+                self._positions[entry.id] = len(self._entries)
+                self._entries.append(entry)
+                self.last_id = entry.id
+                return
         if is_id(own_id) and own_id not in self._positions:
             self._replaced_by[own_id] = self._parent(parent)
 
@@ -132,11 +131,16 @@ class DraftBuilder:
             parent = self._replaced_by[parent]
         return parent if parent in self._positions or parent == self.id else self.last_id
 
+    @property
+    def size(self) -> int:
+        """Number of entries so far."""
+        return len(self._entries)
+
     def find_position(self, entry_id: Any) -> int:
         """Return the index of an entry, or -1 if there is none."""
         return self._positions.get(self._parent(entry_id), -1) if is_id(entry_id) else -1
 
-    def time(self, when: Any) -> dt.datetime:
+    def _time(self, when: Any) -> dt.datetime:
         """Return a time of the source. If it is unknown, that of the previous entry, or of the file."""
         self.last_time = read_time(when) or self.last_time or self.created or self.source.written
         return self.last_time
@@ -234,14 +238,14 @@ def key_for(agent_id: str, channel: str, user_id: str | None, *, chat_type: str 
 # parts of messages
 
 
-def read_blocks(content: Any, source: Source, record: Record) -> tuple[Block, ...]:
-    """Return the parts of a message. All programs name them alike."""
+def read_blocks(content: Any, place: str) -> tuple[Block, ...]:
+    """Return the parts of a message in a record at ``place``. All programs name them alike."""
     if isinstance(content, str):
         return (Text(content),)
-    return tuple(part for block in as_list(content) for part in _read_block(block, source, record))
+    return tuple(part for block in as_list(content) for part in _read_block(block, place))
 
 
-def _read_block(block: Any, source: Source, record: Record) -> Iterable[Block]:
+def _read_block(block: Any, place: str) -> Iterable[Block]:
     match block:
         case {"type": "thinking", "thinking": str(text)}:
             return [Thinking(text)] if text else []  # without the signature, which only the provider can read
@@ -249,11 +253,10 @@ def _read_block(block: Any, source: Source, record: Record) -> Iterable[Block]:
             arguments = as_dict(block.get("arguments", block.get("input")))
             return [ToolCall(as_text(block.get("id")) or "", name, arguments)]
         case {"type": "tool_result"}:
-            call_id, tool = block.get("tool_use_id"), block.get("name")
-            inner = read_blocks(block.get("content"), source, record)
-            return result_blocks(call_id, tool, block.get("is_error") is True, inner)
+            inner = read_blocks(block.get("content"), place)
+            return result_blocks(block.get("tool_use_id"), block.get("name"), block.get("is_error") is True, inner)
         case {"type": "image" | "input_image" | "document" | "input_file"}:
-            return [_read_file(block, source, record)]
+            return [_read_file(block, place)]
         case str(text) | {"text": str(text)}:
             return [Text(text)]
         case _:  # of a kind that says nothing to people
@@ -262,27 +265,25 @@ def _read_block(block: Any, source: Source, record: Record) -> Iterable[Block]:
 
 def result_blocks(call_id: Any, tool: Any, is_error: bool, blocks: Sequence[Block]) -> tuple[Block, ...]:
     """Return the result of a tool with the texts of some blocks, and the other blocks."""
-    text = "\n".join(block.text for block in blocks if isinstance(block, Text))
     others = (block for block in blocks if not isinstance(block, Text))
-    return (ToolResult(as_text(call_id) or "", text, short_text(tool), is_error), *others)
+    return (ToolResult(as_text(call_id) or "", text_of(blocks, "\n"), short_text(tool), is_error), *others)
 
 
-def _read_file(block: dict[str, Any], source: Source, record: Record) -> Attachment:
-    inner = as_dict(block.get("source"))
-    fields = {**block, **inner}
+def text_of(blocks: Iterable[Block], between: str = "\n\n") -> str:
+    return between.join(block.text for block in blocks if isinstance(block, Text))
+
+
+def _read_file(block: dict[str, Any], place: str) -> Attachment:
+    """Return an image or a file, with its place. Its bytes stay in the source."""
+    fields = {**block, **as_dict(block.get("source"))}
     data = next((fields[name] for name in ("data", "url", "file_id", "image_url", "file_data") if name in fields), None)
     media = fields.get("media_type") or fields.get("mimeType") or ("image/*" if "image" in block["type"] else None)
-    return attachment(media, data, source, record, name=block.get("title") or block.get("filename"))
-
-
-def attachment(media_type: Any, data: Any, source: Source, record: Record, *, name: Any = None) -> Attachment:
-    """Return an image or a file, with its place. Its bytes stay in the source."""
-    media = short_text(media_type) or "application/octet-stream"
+    name = short_text(block.get("title") or block.get("filename"))
     if isinstance(data, str) and _ADDRESS.match(data):
-        return Attachment(media, short_text(name), data[:2000])
-    if isinstance(data, str) and data.startswith("data:"):
-        media = short_text(data[5:].partition(",")[0].partition(";")[0]) or media
-    return Attachment(media, short_text(name), f"{source.shown_path}#L{record.line}")
+        place = data[:2000]
+    elif isinstance(data, str) and data.startswith("data:"):
+        media = data[5:].partition(",")[0].partition(";")[0] or media
+    return Attachment(short_text(media) or "application/octet-stream", name, place)
 
 
 # branches

@@ -15,8 +15,8 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from typing import IO, Any, BinaryIO
 
 from kept.base.limits import is_deep, strict_json, utf8_path
@@ -36,6 +36,8 @@ class Record:
     tree: dict[str, Any]
     digest: str
     """Hash of its place and its bytes: an id for a record that has none."""
+    place: str
+    """File and line: where bytes are that are not imported."""
 
 
 class Source:
@@ -46,6 +48,8 @@ class Source:
         self.records_read = 0
         self.damaged_lines = 0
         self.is_unreadable = False
+        self.is_whole = True
+        """Whether all records of its sessions could be read; otherwise none of them is imported."""
         self._problems: list[Problem] = []
         self._unnamed = 0
 
@@ -53,6 +57,12 @@ class Source:
     def shown_path(self) -> str:
         """Path as valid text, whatever bytes the name has."""
         return utf8_path(self.path)
+
+    @property
+    def name(self) -> str:
+        """Id of the session as the file's name has it: all of it, or what follows an underscore."""
+        stem = os.path.basename(self.path).partition(".jsonl")[0]
+        return stem.partition("_")[2] or stem or "session"
 
     @property
     def written(self) -> dt.datetime:
@@ -119,7 +129,7 @@ class Source:
             self.report(f"the line is nested more than {MAX_DEPTH} deep and is left out", line=number)
         else:
             self.records_read += 1
-            yield Record(number, tree, fingerprint(b"%d.0:" % number + raw))
+            yield Record(number, tree, fingerprint(b"%d.0:" % number + raw), f"{self.shown_path}#L{number}")
 
 
 def open_regular(path: str) -> BinaryIO:
@@ -135,14 +145,6 @@ def fingerprint(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
-def file_size(path: str) -> int:
-    """Return the size of a file, or 0 if it cannot be read."""
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
-
-
 def load_json(raw: bytes) -> Any:
     """Parse a JSON document. Return None if it is damaged or nested too deeply."""
     try:
@@ -153,8 +155,7 @@ def load_json(raw: bytes) -> Any:
 
 
 _PART_BYTES = 1 << 20
-_ZIP_START = b"PK\x03\x04"
-_EMPTY_ZIP_START = b"PK\x05\x06"
+_ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")
 _CONVERSATIONS = re.compile(r"(?:.*/)?conversations(?:[-_ ]?\(?\d+\)?)?\.json|(?:.*/)?conversations/[^/]+\.json")
 """`conversations.json`, or numbered parts of it, as ChatGPT splits large exports, or a file for each conversation."""
 _MAX_RATIO = 150
@@ -169,77 +170,48 @@ class ExportRefused(Exception):
     """An export that is not read. The message is the reason, without the path: the caller knows that."""
 
 
-@frozen
-class ExportPart:
-    """One JSON file with conversations: in a folder, or in a zip file."""
-
-    path: str
-    member: str | None
-    """Name inside of the zip file."""
-    size: int
-    """Size in bytes, unpacked."""
-
-    @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        with open_regular(self.path) as file:
-            if self.member is None:
-                yield file
-                return
-            with zipfile.ZipFile(file) as archive, archive.open(self.member) as member:
-                yield member
-
-
-def is_zip(path: str) -> bool:
-    try:
-        with open_regular(path) as file:
-            return file.read(4) in (_ZIP_START, _EMPTY_ZIP_START)
-    except OSError:
-        return False
-
-
 def is_conversations_name(path: str) -> bool:
     return _CONVERSATIONS.fullmatch(path.replace(os.sep, "/")) is not None
 
 
-def find_parts(path: str) -> list[ExportPart]:
-    """Return the files with conversations in a zip file, or a JSON file itself. Raise ExportRefused or OSError."""
-    if not is_zip(path):
-        return [ExportPart(path, None, os.path.getsize(path))]
-    try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            members = archive.infolist()
-    except ZIP_ERRORS as exc:
-        raise ExportRefused(f"is a damaged zip file ({exc})") from None
-    parts = []
+def find_members(path: str) -> Sequence[str | None]:
+    """Return the names of the files with conversations in a zip file, or None for a JSON file itself. Raise
+    ExportRefused or OSError."""
+    with open_regular(path) as file:
+        if file.read(4) not in _ZIP_STARTS:
+            return [None]
+        try:
+            members = zipfile.ZipFile(file).infolist()
+        except ZIP_ERRORS as exc:
+            raise ExportRefused(f"is a damaged zip file ({exc})") from None
+    members = [member for member in members if not member.is_dir()]
+    members = [member for member in members if is_conversations_name(member.filename.replace("\\", "/"))]
     for member in members:
-        if not member.is_dir() and is_conversations_name(member.filename.replace("\\", "/")):
-            _refuse_unreadable(member)
-            parts.append(ExportPart(path, member.filename, member.file_size))
-    if sum(part.size for part in parts) > _MAX_SIZE:
+        if member.flag_bits & 0x1:
+            raise ExportRefused("has a password; unpack it and name the folder")
+        # zipfile never returns more than `file_size` bytes, so the size that the archive states can be relied on.
+        if member.file_size > _SMALL_SIZE and member.file_size > _MAX_RATIO * max(1, member.compress_size):
+            ratio = f"is packed {_MAX_RATIO} times smaller than its content"
+            raise ExportRefused(f"{ratio}, like a zip bomb, so it is not read")
+    if sum(member.file_size for member in members) > _MAX_SIZE:
         raise ExportRefused(f"would unpack to more than {_MAX_SIZE // 10**9} GB, so it is not read")
-    return sorted(parts, key=lambda part: part.member or "")
-
-
-def _refuse_unreadable(member: zipfile.ZipInfo) -> None:
-    if member.flag_bits & 0x1:
-        raise ExportRefused("has a password; unpack it and name the folder")
-    # zipfile never returns more than `file_size` bytes, so the size that the archive states can be relied on.
-    if member.file_size > _SMALL_SIZE and member.file_size > _MAX_RATIO * max(1, member.compress_size):
-        raise ExportRefused(
-            f"is packed {_MAX_RATIO} times smaller than its content, like a zip bomb, so it is not read"
-        )
+    return sorted(member.filename for member in members)
 
 
 class ExportSource(Source):
-    """Conversations of one part of an export, as records. The number of a record is that of its conversation."""
+    """Conversations of one file of an export, as records. The number of a record is that of its conversation."""
 
-    def __init__(self, part: ExportPart) -> None:
-        super().__init__(part.path)
-        self.part = part
+    def __init__(self, path: str, member: str | None) -> None:
+        super().__init__(path)
+        self.member = member
+        """Name inside of the zip file."""
 
     def records(self) -> Iterator[Record]:
         try:
-            with self.part.open() as file:
+            with open_regular(self.path) as outer, ExitStack() as stack:
+                file: IO[bytes] = outer
+                if self.member is not None:
+                    file = stack.enter_context(stack.enter_context(zipfile.ZipFile(outer)).open(self.member))
                 elements = iter_elements(file.read, max_chars=MAX_LINE_BYTES)
                 for number, (tree, text) in enumerate(elements, 1):
                     yield from self._conversations(tree, text, number)
@@ -259,11 +231,12 @@ class ExportSource(Source):
         for conversation in inner if isinstance(inner, list) else [tree]:
             if isinstance(conversation, dict):
                 self.records_read += 1
-                yield Record(number, conversation, fingerprint(text.encode("utf-8")))
+                digest = fingerprint(text.encode("utf-8"))
+                yield Record(number, conversation, digest, f"{self.shown_path}#L{number}")
 
     def _report_part(self, reason: str) -> None:
         self.is_unreadable = True
-        name = f"{utf8_path(self.part.member)}: " if self.part.member else ""
+        name = f"{utf8_path(self.member)}: " if self.member else ""
         self.report(f"{name}{reason}")
 
 
