@@ -1,4 +1,5 @@
-"""Test doubles for programs that use Kept: an embedder without a model, a scripted chat model, and a frozen clock."""
+"""Test doubles for programs that use Kept: an embedder without a model, a scripted chat model, a frozen clock, and a
+storage in memory."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from kept.base.remote_errors import EmbeddingFailed
 from kept.base.values import frozen
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.models.base import ChatRequest, Finished, ModelEvent, ModelUsage, TextDelta, ToolUse, count_tokens
+from kept.storage.memory_storage import MemoryStorage
 
-__all__ = ["FakeEmbedder", "FrozenClock", "ScriptedChat", "Stall"]
+__all__ = ["FakeEmbedder", "FrozenClock", "MemoryStorage", "ScriptedChat", "Stall"]
 
 _WORD = re.compile(r"\w+")
 

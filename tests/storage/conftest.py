@@ -5,7 +5,7 @@ import pytest
 from kept.storage.files.file_storage import FileStorage
 from kept.storage.postgres.database import Database
 from kept.storage.postgres.postgres_storage import PostgresStorage
-from tests.support.memory_storage import MemoryStorage
+from kept.testing import MemoryStorage
 from tests.support.postgres import new_schema, running_postgres
 
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kept.errors import DocumentNotFound, StorageConflict, UsageError
 from kept.storage.contract import Append, Blank, Erase, LogPosition, Move, Remove, Rewrite, Write, version_of
 from kept.storage.files.file_storage import FileStorage
+from kept.testing import MemoryStorage
 from tests.support.killing import run_until
-from tests.support.memory_storage import MemoryStorage
 
 PATHS = st.sampled_from(["a.md", "b.md", "memory/c.md", "memory/deep/d.md"])
 LOGS = st.sampled_from(["s.jsonl", "memory/t.jsonl"])
