@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kept.base.digest import digest_bytes
 from kept.errors import NoteConflict, NoteTooLarge, PathRefused
-from kept.notes.line_edit import read_whole, replace_text, save_text
+from kept.notes.line_edit import replace_text, save_text
 from kept.notes.note_text import decode
 from kept.notes.workspace import Workspace
 from tests.support.files import write_file
@@ -61,23 +61,23 @@ def test_the_note_reads_as_the_text_that_was_saved_and_is_the_same_if_that_is(li
 def test_a_note_is_saved_only_if_it_is_the_one_that_was_opened(tmp_path):
     workspace = Workspace.at(str(tmp_path))
     file = write_file(tmp_path / "memory/n.md", b"a\r\nb\r\n")
-    opened = read_whole(workspace, "memory/n.md", max_bytes=1_000)
-    assert opened.digest == digest_bytes(b"a\r\nb\r\n")
-    assert save_text(workspace, "memory/n.md", "a\nc\n", digest=opened.digest, max_bytes=1_000)
+    opened = workspace.read("memory/n.md", max_bytes=1_000)
+    assert opened.version == digest_bytes(b"a\r\nb\r\n")
+    assert save_text(workspace, "memory/n.md", "a\nc\n", digest=opened.version, max_bytes=1_000)
     assert file.read_bytes() == b"a\r\nc\r\n"
     with pytest.raises(NoteConflict):
-        save_text(workspace, "memory/n.md", "a\nd\n", digest=opened.digest, max_bytes=1_000)
+        save_text(workspace, "memory/n.md", "a\nd\n", digest=opened.version, max_bytes=1_000)
     assert file.read_bytes() == b"a\r\nc\r\n"
-    again = read_whole(workspace, "memory/n.md", max_bytes=1_000)
-    assert not save_text(workspace, "memory/n.md", "a\nc\n", digest=again.digest, max_bytes=1_000)
+    again = workspace.read("memory/n.md", max_bytes=1_000)
+    assert not save_text(workspace, "memory/n.md", "a\nc\n", digest=again.version, max_bytes=1_000)
     with pytest.raises(NoteTooLarge):
-        save_text(workspace, "memory/n.md", "x" * 2_000, digest=again.digest, max_bytes=1_000)
+        save_text(workspace, "memory/n.md", "x" * 2_000, digest=again.version, max_bytes=1_000)
 
 
 def test_an_extra_path_is_not_edited(tmp_path):
     extra = write_file(tmp_path / "extra/n.md", b"a\n")
     (tmp_path / "ws").mkdir()
     workspace = Workspace.at(str(tmp_path / "ws"), (str(tmp_path / "extra"),))
-    opened = read_whole(workspace, str(extra), max_bytes=1_000)
+    opened = workspace.read(str(extra), max_bytes=1_000)
     with pytest.raises(PathRefused, match="never written"):
-        save_text(workspace, str(extra), "b\n", digest=opened.digest, max_bytes=1_000)
+        save_text(workspace, str(extra), "b\n", digest=opened.version, max_bytes=1_000)

@@ -15,7 +15,6 @@ from kept.errors import WorkspaceError
 from kept.notes.daily import get_daily_notes
 
 if TYPE_CHECKING:
-    from kept.notes.validity import Statement
     from kept.notes.workspace import Workspace
 
 MAX_FACT_CHARS = 400
@@ -46,13 +45,14 @@ def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bo
     from kept.notes.fact_changes import compare_facts
     from kept.notes.facts import read_fact, stem
     from kept.notes.line_edit import digest_of_lines
-    from kept.notes.validity import read_line
+    from kept.notes.validity import read_line, read_statements
 
     lines = note.split("\n")
     new = read_fact(read_line(text).text)
     name = frozenset[str]() if is_own else frozenset(map(stem, re.findall(r"\w+", os.path.splitext(path)[0].lower())))
     near: list[NearFact] = []
-    for statement in _statements(note, lines, numbers):
+    by_line = {at: item for item in read_statements(note) for at in range(item.first_line, item.last_line + 1)}
+    for statement in dict.fromkeys(by_line[number] for number in numbers if number in by_line):
         if statement.kind == "heading" or (statement.validity and statement.validity.is_over):
             continue
         relation = compare_facts(new, read_fact(statement.text), note=name)
@@ -78,19 +78,6 @@ def match_notes(
         is_log = daily.find_day(path) is not None
         near += find_near_facts(text, note, path, is_log=is_log, is_own=is_own or is_fact_list(path))
     return near
-
-
-def _statements(note: str, lines: Sequence[str], numbers: Sequence[int]) -> list[Statement]:
-    from kept.notes.validity import may_be_marked, read_statements, read_statements_at
-
-    if not any(line.startswith("#") and may_be_marked(line) for line in lines):
-        return read_statements_at(lines, numbers)
-    near = set(numbers)  # what is below such a heading may have ended
-    return [
-        statement
-        for statement in read_statements(note)
-        if not near.isdisjoint(range(statement.first_line, statement.last_line + 1))
-    ]
 
 
 def _may_be_near(text: str, note: str, *, path: str) -> list[int]:

@@ -115,21 +115,6 @@ def remove_lines(raw: bytes, ranges: Mapping[tuple[int, int], str], path: str) -
 # a whole note, as a person edited it in a form, which has neither its encoding nor its line ends
 
 
-@frozen
-class EditableNote:
-    """A note and the digest of its bytes, which has to be the same when it is saved."""
-
-    path: str
-    note: NoteText
-    digest: str
-
-
-def read_whole(workspace: Workspace, path: str, *, max_bytes: int) -> EditableNote:
-    name = workspace.locate(path)
-    note = workspace.read(name, max_bytes=max_bytes)
-    return EditableNote(name, note, note.version)
-
-
 def save_text(
     workspace: Workspace,
     path: str,

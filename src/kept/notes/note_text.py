@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from kept.base.limits import int64
 from kept.base.values import frozen
-from kept.storage.contract import Document
 
 _BOM = b"\xef\xbb\xbf"
 _MARKS = {
@@ -20,6 +18,7 @@ _MARKS = {
 class NoteText:
     """A note as it was read: its bytes, its text with '\\n' line ends, and a warning if bytes were replaced."""
 
+    path: str
     raw: bytes
     text: str
     size: int
@@ -28,14 +27,6 @@ class NoteText:
     version: str
     """SHA-256 of its bytes."""
     warning: str | None = None
-
-
-def note_of(document: Document) -> NoteText:
-    """Return a document as a note. Its size and times are those of the bytes that were read."""
-    text, warning = decode(document.data)
-    info = document.info
-    times = int64(info.modified_ns), int64(info.changed_ns)
-    return NoteText(document.data, text, info.size, *times, document.version, warning)
 
 
 def decode(raw: bytes) -> tuple[str, str | None]:

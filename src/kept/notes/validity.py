@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Literal
 
@@ -382,23 +382,6 @@ def read_statements(text: str, *, first_line: int = 1, headings: tuple[str, ...]
         at = first_line + start
         statements.append(Statement(at, at + len(lines) - 1, kind, plain, validity))
     return statements
-
-
-def read_statements_at(lines: Sequence[str], numbers: Iterable[int]) -> list[Statement]:
-    """Return the statements that some lines belong to, regardless of the headings above them and of code."""
-    statements: dict[int, Statement] = {}
-    properties = _front_matter_lines(lines)
-    for number in numbers:
-        if number <= properties:
-            continue
-        first = last = number - 1
-        while first > 0 and _kind_of(lines[first], "") == "more" and _kind_of(lines[first - 1], "") in ("item", "more"):
-            first -= 1
-        while last + 1 < len(lines) and _kind_of(lines[last + 1], "") == "more":
-            last += 1
-        for statement in read_statements("\n".join(lines[first : last + 1]), first_line=first + 1):
-            statements[statement.first_line] = statement
-    return list(statements.values())
 
 
 def _read_headings(headings: tuple[str, ...], text: str) -> Validity | None:

@@ -20,11 +20,11 @@ from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kept.base.limits import is_utf8
+from kept.base.limits import int64, is_utf8
 from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER, project_of_path
 from kept.errors import DocumentNotFound, NoteNotFound, PathRefused, WorkspaceError, WorkspaceMissing, WriteFailed
-from kept.notes.note_text import NoteText, note_of
+from kept.notes.note_text import NoteText, decode
 from kept.storage.contract import MAX_PATH_BYTES, DocumentInfo, Storage
 from kept.storage.open import open_extra, open_folder, open_workspace
 
@@ -348,9 +348,13 @@ class Workspace:
         """Return a note of any encoding. Raise NoteNotFound, NoteTooLarge, or PathRefused."""
         storage, path = self._open(name)
         try:
-            return note_of(storage.documents.read(path, max_bytes=max_bytes))
+            document = storage.documents.read(path, max_bytes=max_bytes)
         except DocumentNotFound:
             raise NoteNotFound(f"{show_path(name)}: there is no such note.") from None
+        text, warning = decode(document.data)
+        info = document.info  # size and times are those of the bytes that were read
+        times = int64(info.modified_ns), int64(info.changed_ns)
+        return NoteText(name, document.data, text, info.size, *times, document.version, warning)
 
     def _open(self, name: str) -> tuple[Storage, str]:
         """Return the storage that has a note, and its path in there."""

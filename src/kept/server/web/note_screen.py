@@ -21,8 +21,8 @@ from kept.errors import (
 from kept.index.chunking.properties import read_properties
 from kept.memory import Memory
 from kept.notes.history.line_changes import LinesOverlap, diff_versions, take_back
-from kept.notes.line_edit import EditableNote, read_whole, replace_text, save_text
-from kept.notes.note_text import decode
+from kept.notes.line_edit import replace_text, save_text
+from kept.notes.note_text import NoteText, decode
 from kept.notes.workspace import Workspace, is_visible, may_be_title, show_path
 from kept.server.web.changes_screen import split_diff
 from kept.server.web.note_html import NoteSetting, plain_line, render_note
@@ -72,7 +72,7 @@ def show_note(visit: Visit) -> Response:
         return visit.redirect(place_url("note", visit.memory.read(path, lines=1).path))
     opened = load_note(visit.memory, path)
     context = load_context(visit.memory, opened.path)
-    lines = opened.note.text.split("\n")
+    lines = opened.text.split("\n")
     skipped = _skip_properties(lines)
     cited = parse_lines(visit.query.get("lines", ""))
     start = visit.number("from", cited[0] if cited and cited[0] > LINES_PER_PAGE else 1, least=1)
@@ -101,8 +101,8 @@ def _skip_properties(lines: list[str]) -> int:
     return 0 if properties.is_text else properties.lines
 
 
-def load_note(memory: Memory, path: str) -> EditableNote:
-    return read_whole(memory.workspace, path, max_bytes=memory.settings.max_file_bytes)
+def load_note(memory: Memory, path: str) -> NoteText:
+    return memory.workspace.read(memory.workspace.locate(path), max_bytes=memory.settings.max_file_bytes)
 
 
 def load_context(memory: Memory, path: str) -> NoteContext:
@@ -170,8 +170,8 @@ def list_notes(visit: Visit) -> Response:
 def edit_note(visit: Visit) -> Response:
     visit.require_change(visit.path["path"])
     opened = load_note(visit.memory, visit.path["path"])
-    replace_text(opened.note.raw, opened.note.text, opened.path)  # refuses a note that cannot be edited exactly
-    return _editor(visit, opened, opened.note.text)
+    replace_text(opened.raw, opened.text, opened.path)  # refuses a note that cannot be edited exactly
+    return _editor(visit, opened, opened.text)
 
 
 def save_note(visit: Visit) -> Response:
@@ -197,7 +197,7 @@ def save_note(visit: Visit) -> Response:
     return visit.redirect(place_url("note", path), notice="Saved." if is_new else "Nothing was changed.")
 
 
-def _merge(memory: Memory, opened: EditableNote, text: str, digest: str) -> str | None:
+def _merge(memory: Memory, opened: NoteText, text: str, digest: str) -> str | None:
     """Return the note as it is now with the changes of a text whose editing began at the version with this digest.
 
     None if both changed the same lines, or the history does not have that version of the note."""
@@ -207,14 +207,14 @@ def _merge(memory: Memory, opened: EditableNote, text: str, digest: str) -> str 
         return None
     try:
         original = memory.history.read_version(digest) or b""
-        return decode(take_back(replace_text(original, text, opened.path), original, opened.note.raw))[0]
+        return decode(take_back(replace_text(original, text, opened.path), original, opened.raw))[0]
     except (LinesOverlap, KeptError):
         return None
 
 
 def _editor(
     visit: Visit,
-    opened: EditableNote,
+    opened: NoteText,
     text: str,
     *,
     digest: str | None = None,
@@ -224,8 +224,8 @@ def _editor(
 ) -> Response:
     conflict = preview = None
     if status == 409:
-        mine = replace_text(opened.note.raw, text, opened.path)
-        conflict = split_diff(diff_versions(opened.note.raw, mine, opened.path, opened.path))
+        mine = replace_text(opened.raw, text, opened.path)
+        conflict = split_diff(diff_versions(opened.raw, mine, opened.path, opened.path))
     if shows_preview:
         context = load_context(visit.memory, opened.path)
         lines = text.split("\n")
@@ -236,7 +236,7 @@ def _editor(
         status=status,
         opened=opened,
         text=text,
-        digest=opened.digest if digest is None else digest,
+        digest=opened.version if digest is None else digest,
         why=visit.form.get("why", ""),
         conflict=conflict,
         preview=preview,
