@@ -1,4 +1,4 @@
-"""What happens to the text that a model writes: at once, listed, or proposed."""
+"""What happens to the text that a model writes: at once, or proposed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kept import Author
-from kept.errors import EmptyNote, NoteConflict, NotFound, PathRefused, ReviewFull, UsageError
+from kept.errors import EmptyNote, NoteConflict, NotFound, PathRefused, ReviewFull
 from tests.support.files import write_file
 
 BY = Author("main", session="5054abcd", tool="memory_write")
-LISTED = {"review.agent_writes": "listed"}
 PROPOSED = {"review.agent_writes": "proposed"}
 
 
@@ -87,7 +86,7 @@ def test_what_tools_may_not_write_is_not_proposed_either(memory, workspace):
     assert opened.review.count() == 0
 
 
-@pytest.mark.parametrize("mode", ["at_once", "listed", "proposed"])
+@pytest.mark.parametrize("mode", ["at_once", "proposed"])
 def test_a_text_for_the_system_prompt_is_proposed_in_every_mode(memory, workspace, mode):
     write_file(workspace / "SOUL.md", "- Be kind.\n")
     opened = memory(settings={"review.agent_writes": mode})
@@ -115,12 +114,10 @@ def test_a_proposal_whose_line_has_changed_is_a_conflict(memory, workspace):
 
 def test_only_so_many_changes_wait(memory, workspace, monkeypatch):
     monkeypatch.setattr("kept.notes.review_queue.MAX_WAITING", 1)
-    for mode in ("proposed", "listed"):
-        opened = memory(settings={"review.agent_writes": mode})
-        if mode == "proposed":
-            propose(opened)
-        with pytest.raises(ReviewFull):
-            propose(opened, "Another text.")
+    opened = memory(settings=PROPOSED)
+    propose(opened)
+    with pytest.raises(ReviewFull):
+        propose(opened, "Another text.")
     assert opened.review.count() == 1
 
 
@@ -146,60 +143,4 @@ def test_a_proposal_that_several_accept_at_once_is_written_once(memory, workspac
     with ThreadPoolExecutor(4) as pool:
         actions = list(pool.map(accept, range(4)))
     assert sorted(actions) == ["accepted", "too late", "too late", "too late"]
-    assert (workspace / "memory/tea.md").read_text() == "Ada likes tea.\n"
-
-
-# listed writes
-
-
-def test_a_listed_write_is_written_and_waits(memory, workspace):
-    opened = memory(settings=LISTED)
-    written = propose(opened)
-    assert not written.is_proposed
-    assert (workspace / "memory/tea.md").read_text() == "Ada likes tea.\n"
-    item = opened.review.get(written.review)
-    assert (item.state, item.path, item.changes) == ("written", "memory/tea.md", (opened.history.changes()[0].id,))
-    assert "+Ada likes tea." in opened.review.preview(item).diff
-    assert opened.review.accept(item.id).changes == ()
-    assert opened.review.count() == 0
-    assert len(list(opened.history.changes())) == 1
-
-
-def test_a_rejected_write_is_taken_back_and_others_stay(memory, workspace):
-    opened = memory(settings=LISTED)
-    first, second = propose(opened, "- One"), propose(opened, "- Two")
-    opened.review.reject(first.review, author=Author(person="ines"))
-    assert (workspace / "memory/tea.md").read_text() == "- Two\n"
-    undo = opened.history.changes()[0]
-    assert (undo.kind, undo.by.person, undo.why) == ("undo", "ines", "rejected by a person")
-    opened.history.undo(opened.review.get(second.review).changes[0])
-    assert "taken back already" in opened.review.preview(opened.review.get(second.review)).notice
-    assert opened.review.reject(second.review).changes == ()
-
-
-def test_a_listed_write_that_was_edited_since_is_a_conflict(memory, workspace):
-    opened = memory(settings=LISTED)
-    written = propose(opened, "- One")
-    write_file(workspace / "memory/tea.md", "- Another\n")
-    with pytest.raises(NoteConflict):
-        opened.review.reject(written.review)
-    with pytest.raises(UsageError, match="already"):
-        opened.review.accept(written.review, text="- Eins")
-    assert (workspace / "memory/tea.md").read_text() == "- Another\n"
-    assert opened.review.count() == 1
-
-
-def test_a_write_that_fails_leaves_nothing_to_review(memory, workspace):
-    opened = memory(settings=LISTED)
-    write_file(workspace / "memory/tea.md/x.md", "a folder in the way\n")
-    with pytest.raises(PathRefused):
-        propose(opened)
-    assert opened.review.count() == 0
-
-
-def test_without_a_history_listed_writes_are_proposed(memory, workspace):
-    opened = memory(settings={**LISTED, "history.enabled": False})
-    written = propose(opened)
-    assert written.is_proposed
-    opened.review.accept(written.review)
     assert (workspace / "memory/tea.md").read_text() == "Ada likes tea.\n"

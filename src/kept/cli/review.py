@@ -16,7 +16,6 @@ from kept.errors import KeptError, NoteConflict, NotFound, UsageError
 if TYPE_CHECKING:
     from kept.notes.review_queue import ReviewItem, ReviewQueue, ReviewResult
 
-_STATES = {"proposed": "proposed, not written yet", "written": "written"}
 session_option = click.option("--session", metavar="ID", help="Only changes from this session.")
 
 
@@ -78,8 +77,8 @@ def _add_decision(name: str, text: str) -> None:
         _report(results, as_json=options.as_json)
 
 
-_add_decision("accept", "Write proposals, and remove changes that are already written from the list.")
-_add_decision("reject", "Drop proposals, and undo changes that are already written.")
+_add_decision("accept", "Write proposals.")
+_add_decision("reject", "Drop proposals.")
 
 
 def _choose(queue: ReviewQueue, ids: Sequence[str], session: str | None, all_waiting: bool) -> list[str]:
@@ -135,7 +134,8 @@ def _item_line(item: ReviewItem) -> str:
     names = [name for name in (by.client, by.tool or by.agent) if name]
     session = f"  session {by.session[:SHORT_ID]}" if by.session else ""
     lead = f"{style(item.id[:SHORT_ID], fg='yellow')}  {local_time(item.when)}  {style(item.path, fg='cyan')}"
-    return printable(f"{lead}  {_STATES[item.state]}  by {', '.join(names) or 'an agent'}{session}").replace("\n", " ")
+    author = ", ".join(names) or "an agent"
+    return printable(f"{lead}  proposed, not written yet  by {author}{session}").replace("\n", " ")
 
 
 def _show_preview(queue: ReviewQueue, item: ReviewItem) -> None:

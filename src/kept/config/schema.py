@@ -392,7 +392,7 @@ class HistorySettings:
     enabled: bool = True
 
 
-AgentWrites = Literal["at_once", "listed", "proposed"]
+AgentWrites = Literal["at_once", "proposed"]
 
 
 @frozen
@@ -400,7 +400,7 @@ class ReviewSettings:
     """Review of texts that a model writes to notes."""
 
     agent_writes: AgentWrites = "at_once"
-    """`listed`: written, and listed for review. `proposed`: written only when a person accepts it."""
+    """`proposed`: written only when a person accepts it."""
 
 
 @frozen

@@ -1,10 +1,9 @@
-"""Writes of agents that wait for a person: proposals, which are not written yet, and changes that are listed.
+"""Writes of agents that wait for a person: proposals, which are not written yet.
 
     .kept/proposals/ID.json     one item that waits, in the workspace
 
-An item is plain JSON, and is removed when a person has decided: in the commit that writes a proposal, or that takes a
-listed write back. Searches do not find it. `ReviewQueue` lists items, and accepts, edits or rejects them;
-`write_for_agent` writes what a model chose.
+An item is plain JSON. When a person has decided, it is removed, in the commit that writes it. Searches do not find it.
+`ReviewQueue` lists items, and accepts, edits or rejects them; `write_for_agent` writes what a model chose.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from kept.base.clock import Clock, new_id
+from kept.base.clock import Clock
 from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import utf8_safe
@@ -33,11 +33,9 @@ from kept.errors import (
     PathRefused,
     ReviewFull,
     StorageConflict,
-    UsageError,
     WorkspaceError,
 )
 from kept.notes.history.note_change import Author, NoteChange, utc_text
-from kept.notes.history.note_history import NoteHistory
 from kept.notes.line_edit import digest_of_lines
 from kept.notes.note_commit import HistoryRecorder, open_recorder
 from kept.notes.note_writer import Addition, NotePlan, NoteWriter
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
     from kept.config import Config
     from kept.notes.workspace import Workspace
 
-ReviewState = Literal["proposed", "written"]
 ReviewAction = Literal["accepted", "edited", "rejected"]
 PROPOSALS = ".kept/proposals/"
 MAX_WAITING = 1_000
@@ -64,17 +61,13 @@ _EDITED = "edited and accepted by a person"
 @frozen
 class ReviewItem:
     id: str
-    state: ReviewState
-    """``proposed``: not written yet. ``written``: in the note, and listed for review."""
     time: str
     """UTC, such as 2026-11-16T09:30:00.000Z."""
     path: str
     by: Author
+    addition: Addition
+    """What is proposed."""
     why: str = ""
-    addition: Addition | None = None
-    """What is proposed. The text of a change that is written is only in the note and its history."""
-    changes: tuple[str, ...] = ()
-    """Ids that the history has for the changes of a write that is listed."""
 
     @property
     def when(self) -> dt.datetime:
@@ -108,7 +101,7 @@ def parse_item(data: bytes, item_id: str) -> ReviewItem:
         item = from_tree(ReviewItem, json.loads(data))
     except RecursionError as exc:
         raise ValueError(str(exc)) from exc
-    if item.id != item_id or (item.state == "proposed") != (item.addition is not None):
+    if item.id != item_id:
         raise ValueError("not an item of a review")
     dt.datetime.fromisoformat(item.time)
     return item
@@ -125,7 +118,7 @@ class ReviewList:
 @frozen
 class ReviewPreview:
     diff: str
-    """What a proposal would change, or what a listed write changed, as a unified diff."""
+    """What a proposal would change, as a unified diff."""
     notice: str = ""
     is_conflict: bool = False
     """True if the proposal cannot be accepted as it is, because its note has changed. ``notice`` says why."""
@@ -136,7 +129,7 @@ class ReviewResult:
     item: ReviewItem
     action: ReviewAction
     changes: tuple[NoteChange, ...] = ()
-    """Changes that the decision made; none if a listed write was accepted."""
+    """Changes that the decision made."""
     degraded: tuple[str, ...] = ()
 
 
@@ -149,10 +142,6 @@ class ReviewQueue:
         self.clock = clock
         self.max_bytes = config.agent.memory_search.max_file_bytes
         self._config = config
-
-    @property
-    def history(self) -> NoteHistory:
-        return NoteHistory(self._config, self.workspace, self.clock)
 
     def recorder(self, by: Author, *, why: str = "") -> HistoryRecorder | None:
         """Return the recorder for changes by an author, or None if the history is off."""
@@ -216,12 +205,6 @@ class ReviewQueue:
         """Return what an item changes. Nothing is written."""
         from kept.notes.history.line_changes import diff_versions
 
-        if item.addition is None:
-            changes = self._find_changes(item)
-            diff = "".join(self.history.diff(change) for change in reversed(changes))
-            if changes and all(change.is_undone for change in changes):
-                return ReviewPreview(diff, "This change was taken back already.")
-            return ReviewPreview(diff, "" if changes else "The history lacks this change.")
         try:
             plan = self.plan(item.addition, now=item.when)
         except KeptError as exc:
@@ -237,80 +220,31 @@ class ReviewQueue:
         """Return what an addition would write."""
         return NoteWriter(self.workspace, now, self.max_bytes, by_tool).plan(addition, near)
 
-    def _find_changes(self, item: ReviewItem) -> Sequence[NoteChange]:
-        """Return the changes of an item, newest first."""
-        if not item.changes:
-            return []
-        return [change for change in self.history.iter_changes(since=item.time) if change.id in item.changes]
-
     # adding
-
-    def require_room(self) -> None:
-        """Raise ReviewFull if too many items wait."""
-        if self.count() >= MAX_WAITING:
-            raise ReviewFull(f"{MAX_WAITING:,} changes wait for review, and no more are accepted.")
 
     def put_proposal(self, item: ReviewItem) -> None:
         """Store a proposal, unless the same one waits already."""
         if item.id not in self._ids():
-            self.require_room()
-            try:
-                self.workspace.storage.commit([_write(item, ABSENT)])
-            except StorageConflict:
-                pass
+            if self.count() >= MAX_WAITING:
+                raise ReviewFull(f"{MAX_WAITING:,} changes wait for review, and no more are accepted.")
+            with suppress(StorageConflict):
+                self.workspace.storage.commit([Write(_path(item.id), format_item(item), ABSENT)])
 
     # deciding
 
     def accept(self, item_id: str, *, text: str | None = None, author: Author | None = None) -> ReviewResult:
-        """Write a proposal, or take a listed write off the list. ``text`` takes the place of that of a proposal.
+        """Write a proposal. ``text`` takes the place of its own.
 
         Raise NoteConflict, and change nothing, if the lines that it replaces have changed meanwhile.
         """
-        person = author or Author(tool="python")
-        if text is not None:
-            text = text.strip("\n")
-            if not text.strip():
-                raise EmptyNote("The text is empty.", hint="Reject the change instead.")
         item, removal = self._get(item_id)
-        if item.addition is not None:
-            return self._accept_proposal(item, item.addition, text, person, removal)
-        if text is not None:
-            raise UsageError(f"This is in {item.path} already.", hint="Edit the note, then accept the change.")
-        self.workspace.storage.commit([removal])
-        return ReviewResult(item, "accepted")
-
-    def reject(self, item_id: str, *, author: Author | None = None, why: str = "") -> ReviewResult:
-        """Drop a proposal, or take a listed write back. Raise NoteConflict if later changes touched the same lines."""
-        from kept.notes.history.undo import undo_changes
-
-        item, removal = self._get(item_id)
-        if item.state == "proposed":
-            self.workspace.storage.commit([removal])
-            return ReviewResult(item, "rejected")
-        changes = self._find_changes(item)
-        if not changes:
-            hint = "Edit the note, then accept the change to remove it from this list."
-            raise NoteConflict(f"{item.path}: the history lacks this change, so it cannot be taken back.", hint=hint)
-        undone = undo_changes(
-            self.history,
-            [change for change in changes if not change.is_undone],
-            author=author or Author(tool="python"),
-            max_bytes=self.max_bytes,
-            why=why or "rejected by a person",
-            also=[removal],
-        )
-        return ReviewResult(item, "rejected", undone.recorded, undone.degraded)
-
-    def _accept_proposal(
-        self, item: ReviewItem, addition: Addition, text: str | None, person: Author, removal: Remove
-    ) -> ReviewResult:
-        is_edited = text is not None and text != addition.text
-        if text is not None:
-            addition = replace(addition, text=text)
+        addition = item.addition if text is None else replace(item.addition, text=text.strip("\n"))
+        if not addition.text.strip():
+            raise EmptyNote("The text is empty.", hint="Reject the change instead.")
+        is_edited = addition != item.addition
         reason = _EDITED if is_edited else _ACCEPTED
-        recorder = self.recorder(
-            replace(item.by, person=person.person), why=f"{reason}: {item.why}" if item.why else reason
-        )
+        person = (author or Author(tool="python")).person
+        recorder = self.recorder(replace(item.by, person=person), why=f"{reason}: {item.why}" if item.why else reason)
         writer = NoteWriter(self.workspace, item.when, self.max_bytes, recorder=recorder)
 
         def removing(_: Sequence[NoteChange]) -> Sequence[Change]:
@@ -323,35 +257,25 @@ class ReviewQueue:
             raise NoteConflict(exc.message, hint="Nothing was changed. Reject it, or edit the note.") from exc
         return ReviewResult(item, "edited" if is_edited else "accepted", changes, written.degraded)
 
+    def reject(self, item_id: str, *, author: Author | None = None) -> ReviewResult:
+        """Drop a proposal. ``author`` is for callers that decide either way: nothing is recorded."""
+        item, removal = self._get(item_id)
+        self.workspace.storage.commit([removal])
+        return ReviewResult(item, "rejected")
 
-def _write(item: ReviewItem, expected: str) -> Write:
-    return Write(_path(item.id), format_item(item), expected)
 
-
-# writes of agents, in the way that the settings ask for: at once, listed for review, or only proposed
+# writes of agents, in the way that the settings ask for: at once, or only proposed
 
 
 def write_for_agent(
     queue: ReviewQueue, addition: Addition, *, near: Iterable[NearFact], by: Author, why: str = ""
 ) -> Written:
-    """Write, list or propose an addition. `Written.is_proposed` is True if the note does not have it yet."""
-    mode = queue.settings.agent_writes
-    recorder = queue.recorder(by, why=why)
-    # Without a history, a listed write could not be taken back.
-    if _is_persons_own(addition) or mode == "proposed" or (mode == "listed" and recorder is None):
+    """Write or propose an addition. `Written.is_proposed` is True if the note does not have it yet."""
+    if _is_persons_own(addition) or queue.settings.agent_writes == "proposed":
         return propose(queue, addition, near=near, by=by, why=why)
+    recorder = queue.recorder(by, why=why)
     writer = NoteWriter(queue.workspace, queue.clock.now(), queue.max_bytes, by_tool=True, recorder=recorder)
-    if mode != "listed" or not writer.plan(addition, near).edits:
-        return writer.commit(addition, near)[0]
-    queue.require_room()
-    item = ReviewItem(new_id(), "written", utc_text(queue.clock.now()), "", by, why)
-
-    def listing(changes: Sequence[NoteChange]) -> Sequence[Change]:
-        path = changes[0].path if changes else (addition.to or "")
-        return [_write(replace(item, path=path, changes=tuple(change.id for change in changes)), ABSENT)]
-
-    written, _ = writer.commit(addition, near, also=listing)
-    return replace(written, review=item.id)
+    return writer.commit(addition, near)[0]
 
 
 def propose(
@@ -373,9 +297,7 @@ def propose(
     path = plan.edits[0].path
     if is_own and not is_persons_own(path):
         require_tool_may_write(queue.workspace, path, path)
-    item = ReviewItem(
-        proposal_id(addition), "proposed", utc_text(queue.clock.now()), path, by, redact(why), addition=addition
-    )
+    item = ReviewItem(proposal_id(addition), utc_text(queue.clock.now()), path, by, addition, redact(why))
     queue.put_proposal(item)
     return Written(path, 0, 0, review=item.id, is_proposed=True)
 

@@ -28,7 +28,7 @@ def page(browser, tmp_path, workspace, model):
     write_note(workspace, "MEMORY.md", "# Memory\n\n- The gate code is 4711.\n- Ada likes tea.\n")
     write_note(workspace, "memory/ideas.md", "# Ideas\n\nA gate for the garden.\n")
     faults: list[str] = []
-    site = open_site(tmp_path, model=model, review__agent_writes="listed")
+    site = open_site(tmp_path, model=model, review__agent_writes="proposed")
     with served(site) as link:
         page = browser.new_page()
         page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)

@@ -158,14 +158,12 @@ def review_item_json(item: ReviewItem, preview: ReviewPreview | None = None) -> 
     addition = item.addition
     shape: dict[str, Any] = {
         "id": item.id,
-        "state": item.state,
         "time": item.time,
         "path": item.path,
         "by": to_json(item.by),
         "why": item.why,
-        "text": addition.text if addition else None,
-        "replaces": addition.replaces if addition else None,
-        "changes": list(item.changes),
+        "text": addition.text,
+        "replaces": addition.replaces,
     }
     if preview is None:
         return shape

@@ -199,8 +199,6 @@ def written_text(written: Written) -> str:
             "No search finds it until then. Do not write it again."
         )
     parts = [f"Written to {cited}."]
-    if written.review:
-        parts.append(f"It is listed for review by a person (review {written.review}).")
     if written.replaced:
         parts.append(f"Struck through and dated: {_show_cited(written.replaced) or LONG_NAME}.")
     for fact in written.near:

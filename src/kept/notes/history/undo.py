@@ -10,7 +10,7 @@ from kept.notes.history.line_changes import LinesOverlap, take_back
 from kept.notes.history.note_change import Author, NoteChange
 from kept.notes.history.note_history import NoteHistory
 from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
-from kept.storage.contract import Change, retried
+from kept.storage.contract import retried
 
 
 @frozen
@@ -159,9 +159,8 @@ def undo_changes(
     max_bytes: int,
     why: str = "",
     dry_run: bool = False,
-    also: Sequence[Change] = (),
 ) -> UndoResult:
-    """Take changes back, the newest first, in one commit with ``also``.
+    """Take changes back, the newest first, in one commit.
 
     Raise NoteConflict, and change nothing, if later changes are in the way.
     """
@@ -180,7 +179,7 @@ def undo_changes(
         if dry_run:
             return UndoResult(tuple(changes), tuple(edits), degraded=tuple(degraded))
         recorder = HistoryRecorder(history, author, why)
-        committed = commit_notes(history.workspace, edits, recorder, also=lambda _: also)
+        committed = commit_notes(history.workspace, edits, recorder)
         return UndoResult(tuple(changes), tuple(edits), committed.changes, (*degraded, *committed.notices))
 
     return retried(undo)

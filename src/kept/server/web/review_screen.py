@@ -1,4 +1,4 @@
-"""Review: what agents propose to write, or wrote and listed. A person accepts, edits or rejects it."""
+"""Review: what agents propose to write. A person accepts, edits or rejects it."""
 
 from __future__ import annotations
 
