@@ -13,7 +13,7 @@ import datetime as dt
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache
+from itertools import islice
 from typing import Any
 
 from kept.base.listings import FoundLink
@@ -104,15 +104,16 @@ def _read_logseq(lines: Sequence[str]) -> NoteProperties:
 
 def _make(end: int, tree: dict[Any, Any]) -> NoteProperties:
     values = {str(key).strip().lower(): value for key, value in tree.items()}
-    tags = tuple(dict.fromkeys(_iter_tags(_find(values, _TAGS))))[:MAX_TAGS]
+    others = {key: value for key, value in values.items() if key not in _KNOWN}
+    tags = tuple(_names(_find(values, _TAGS), split=", \\s"))[:MAX_TAGS]
     return NoteProperties(
         lines=end,
-        title=next(iter(_iter_names(_find(values, _TITLE), split=False)), None),
-        aliases=tuple(dict.fromkeys(_iter_names(_find(values, _ALIASES))))[:MAX_NAMES],
+        title=next(iter(_names(_find(values, _TITLE))), None),
+        aliases=tuple(_names(_find(values, _ALIASES), split=","))[:MAX_NAMES],
         tags=tags,
         created=_find_time(values, _CREATED),
         updated=_find_time(values, _UPDATED),
-        words=_words(tags, values),
+        words=" ".join([*tags, *_iter_scalars(others)])[:MAX_WORDS_CHARS],
     )
 
 
@@ -133,22 +134,13 @@ def _iter_scalars(value: Any) -> Iterator[str]:
         yield " ".join(str(value).split())
 
 
-def _iter_names(value: Any, *, split: bool = True) -> Iterator[str]:
-    """Yield titles or aliases. A text of aliases is separated by commas."""
-    texts = value.split(",") if split and isinstance(value, str) else value
-    for text in _iter_scalars(texts):
-        name = text.removeprefix("[[").removesuffix("]]").strip()
-        if name:
-            yield name[:MAX_NAME_CHARS]
-
-
-def _iter_tags(value: Any) -> Iterator[str]:
-    """Yield tags without '#'. A text of tags is separated by commas or white space."""
-    texts = value.replace(",", " ").split() if isinstance(value, str) else value
-    for text in _iter_scalars(texts):
-        tag = text.lstrip("#").removeprefix("[[").removesuffix("]]").strip()
-        if tag:
-            yield tag[:MAX_NAME_CHARS]
+def _names(value: Any, *, split: str = "") -> list[str]:
+    """Return titles, aliases or tags, each once. A text of several is separated by any of the characters ``split``."""
+    if isinstance(value, str) and split:
+        value = re.split(f"[{split}]", value)
+    names = (text.lstrip("#") if " " in split else text for text in _iter_scalars(value))
+    plain = (name.removeprefix("[[").removesuffix("]]").strip()[:MAX_NAME_CHARS] for name in names)
+    return list(dict.fromkeys(filter(None, plain)))
 
 
 def _find_time(values: dict[str, Any], keys: tuple[str, ...]) -> dt.datetime | None:
@@ -163,11 +155,6 @@ def _parse_time(text: str) -> dt.datetime | None:
         return dt.datetime.fromisoformat(plain)
     except ValueError:
         return None
-
-
-def _words(tags: Sequence[str], values: dict[str, Any]) -> str:
-    others = {key: value for key, value in values.items() if key not in _KNOWN}
-    return " ".join([*tags, *_iter_scalars(others)])[:MAX_WORDS_CHARS]
 
 
 MAX_LINKS = 20_000
@@ -221,17 +208,9 @@ def find_references(text: str, code: Sequence[tuple[int, int]], *, tags_after: i
     if "#" not in text and "[[" not in text and "](" not in text and "]:" not in text:
         return NO_REFERENCES
     finder = _Finder(text, code)
-    links: list[FoundLink] = []
-    for link in finder.iter_links():
-        links.append(link)
-        if len(links) > MAX_LINKS:
-            break
-    tags: list[FoundTag] = []
-    for tag in finder.iter_tags() if "#" in text else ():
-        if tag.line > tags_after:
-            tags.append(tag)
-        if len(tags) > MAX_FOUND_TAGS:
-            break
+    links = list(islice(finder.iter_links(), MAX_LINKS + 1))
+    found = finder.iter_tags() if "#" in text else iter(())
+    tags = list(islice((tag for tag in found if tag.line > tags_after), MAX_FOUND_TAGS + 1))
     is_cut = len(links) > MAX_LINKS or len(tags) > MAX_FOUND_TAGS
     links.sort(key=lambda link: link.line)
     return References(tuple(tags[:MAX_FOUND_TAGS]), tuple(links[:MAX_LINKS]), is_cut)
@@ -244,43 +223,35 @@ class _Finder:
         self.text = text
         self._code = code
         self._code_starts = [first for first, _ in code]
-        self._starts = [0]
-        at = text.find("\n")
-        while at >= 0:
-            self._starts.append(at + 1)
-            at = text.find("\n", at + 1)
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self._inline: dict[int, list[tuple[int, int]]] = {}
         self._links: list[tuple[int, int]] = []
 
     def iter_links(self) -> Iterator[FoundLink]:
         text = self.text
         if "[[" in text:
-            for match in re.finditer(_WIKI, text):
-                tagged = text[match.start() - 1 : match.start()] == "#"
-                line = -1 if tagged else self._line_outside_code(match.start())
-                if line >= 0:
+            for match, line in self._matches(_WIKI):
+                if text[match.start() - 1 : match.start()] != "#":
                     self._links.append(match.span())
-                    yield from _wiki_link(match, line + 1)
-        if "](" in text:
-            yield from self._iter_paths(re.finditer(_MARKDOWN, text))
-        if "]:" in text:
-            yield from self._iter_paths(re.finditer(_DEFINITION, text, re.MULTILINE))
+                    yield from _wiki_link(match, line)
+        for mark, pattern in (("](", _MARKDOWN), ("]:", _DEFINITION)):
+            for match, line in self._matches(pattern) if mark in text else ():
+                self._links.append(match.span())
+                yield from _path_link(match[1] or match[2], line)
         self._links.sort()
 
-    def _iter_paths(self, matches: Iterator[re.Match[str]]) -> Iterator[FoundLink]:
-        for match in matches:
-            line = self._line_outside_code(match.start())
-            if line >= 0:
-                self._links.append(match.span())
-                yield from _path_link(match[1] or match[2], line + 1)
-
     def iter_tags(self) -> Iterator[FoundTag]:
-        for match in _tag_pattern().finditer(self.text):
+        for match, line in self._matches(_TAG):
             tag = match[1] or _clean_tag(match[2])
             if tag and not self._is_in_link(match.start()):
-                line = self._line_outside_code(match.start())
-                if line >= 0:
-                    yield FoundTag(tag.strip(), line + 1)
+                yield FoundTag(tag.strip(), line)
+
+    def _matches(self, pattern: str) -> Iterator[tuple[re.Match[str], int]]:
+        """Yield the matches outside code, with their lines, counted from 1."""
+        for match in re.finditer(pattern, self.text, re.MULTILINE):
+            line = self._line_outside_code(match.start())
+            if line >= 0:
+                yield match, line + 1
 
     def _is_in_link(self, at: int) -> bool:
         place = bisect_right(self._links, (at, len(self.text))) - 1
@@ -294,37 +265,26 @@ class _Finder:
             return -1
         spans = self._inline.get(line)
         if spans is None:
-            spans = self._inline[line] = self._find_inline_code(line)
+            end = self._starts[line + 1] if line + 1 < len(self._starts) else len(self.text)
+            spans = self._inline[line] = inline_code(self.text, self._starts[line], end)
         return -1 if any(start <= at < end for start, end in spans) else line
-
-    def _find_inline_code(self, line: int) -> list[tuple[int, int]]:
-        start = self._starts[line]
-        end = self._starts[line + 1] if line + 1 < len(self._starts) else len(self.text)
-        return inline_code(self.text, start, end) if self.text.find("`", start, end) >= 0 else []
 
 
 def inline_code(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Return the spans of code in a line: from a run of backticks to the next run of the same length."""
     runs = [match.span() for match in re.compile("`+").finditer(text, start, end)]
-    closing: dict[int, int] = {}
-    partner: list[int] = [0] * len(runs)
-    for at in range(len(runs) - 1, -1, -1):
-        length = runs[at][1] - runs[at][0]
-        partner[at] = closing.get(length, -1)
-        closing[length] = at
+    closing: dict[int, list[tuple[int, int]]] = {}
+    for run in reversed(runs):
+        closing.setdefault(run[1] - run[0], []).append(run)
     spans: list[tuple[int, int]] = []
-    at = 0
-    while at < len(runs):
-        if partner[at] >= 0:
-            spans.append((runs[at][0], runs[partner[at]][1]))
-            at = partner[at]
-        at += 1
+    at = start
+    for first, last in runs:
+        same = closing[last - first]
+        same.pop()
+        if first >= at and same:
+            at = same[-1][1]
+            spans.append((first, at))
     return spans
-
-
-@cache
-def _tag_pattern() -> re.Pattern[str]:
-    return re.compile(_TAG)
 
 
 def _clean_tag(text: str) -> str:
