@@ -186,17 +186,6 @@ def test_servers_that_leave_out_the_index_keep_the_order(openai):
     assert "cannot be matched" in openai.failure().message
 
 
-def test_an_older_ollama_is_asked_one_by_one(ollama):
-    ollama.server.has_embed = False
-    embedder = ollama.embedder()
-    matrix = embedder.embed(["one", "two", "three"], role="document")
-    assert matrix.gaps == ()
-    assert len(matrix) == 3
-    embedder.embed(["four"], role="query")
-    paths = [request.path for request in ollama.server.requests]
-    assert paths == ["/api/embed", *["/api/embeddings"] * 4]
-
-
 def test_a_model_that_ollama_does_not_have_is_named_with_the_command_that_gets_it(ollama):
     error = ollama.failure(ollama.embedder(model="mxbai-embed-large"))
     assert isinstance(error, EmbedderUnavailable)

@@ -227,23 +227,20 @@ class Gemini(Provider):
         return {"error": {"code": status, "message": message, "status": "INVALID_ARGUMENT"}}
 
     def check_and_embed(self, request: Request) -> Any:
-        found = re.fullmatch(r"/v1beta/(models/[\w.-]+):(embedContent|batchEmbedContents)", request.path)
+        found = re.fullmatch(r"/v1beta/(models/[\w.-]+):batchEmbedContents", request.path)
         require(found, 404, f"Requested entity was not found: {request.path}")
         require("key=" not in request.path, 400, "the key belongs into a header")
         key = request.headers.get("x-goog-api-key")
         require(key == KEY, 400, "API key not valid. Please pass a valid API key.")  # 400, as documented
-        model, method = found.groups()
-        if method == "embedContent":
-            return {"embedding": {"values": self._embed(request.body, model, "RETRIEVAL_QUERY")}}
         only(request.body, "requests")
         requests = request.body["requests"]
         require(len(requests) <= 100, 400, "at most 100 requests can be in one batch")
-        return {"embeddings": [{"values": self._embed(one, model, "RETRIEVAL_DOCUMENT")} for one in requests]}
+        return {"embeddings": [{"values": self._embed(one, found[1])} for one in requests]}
 
-    def _embed(self, body: Any, model: str, task: str) -> list[float]:
+    def _embed(self, body: Any, model: str) -> list[float]:
         only(body, "model", "content", "taskType", "title", "outputDimensionality")
         require(body["model"] == model, 400, "model must be that of the address")
-        require(body["taskType"] == task, 400, f"expected {task}")
+        require(body["taskType"] in ("RETRIEVAL_QUERY", "RETRIEVAL_DOCUMENT"), 400, "unknown task")
         (part,) = body["content"]["parts"]
         return self.vectors([part["text"]], body.get("outputDimensionality"))[0]
 
@@ -254,15 +251,12 @@ class Gemini(Provider):
 class Ollama(Provider):
     dims = 768
     model = "nomic-embed-text"
-    has_embed = True
 
     def error(self, status: int, message: str) -> Any:
         return {"error": message}
 
     def answer(self, request: Request) -> Reply:
-        if request.path not in ("/api/embed", "/api/embeddings") or (
-            request.path == "/api/embed" and not self.has_embed
-        ):
+        if request.path != "/api/embed":
             return Reply(404, b"404 page not found", (("content-type", "text/plain"),))
         return super().answer(request)
 
@@ -273,9 +267,6 @@ class Ollama(Provider):
             404,
             f'model "{body["model"]}" not found, try pulling it first',
         )
-        if request.path == "/api/embeddings":
-            only(body, "model", "prompt", "options", "keep_alive")
-            return {"embedding": self.vectors([body["prompt"]])[0]}
         only(body, "model", "input", "truncate", "dimensions", "options", "keep_alive")
         return {
             "model": body["model"],
@@ -284,7 +275,7 @@ class Ollama(Provider):
         }
 
     def texts_of(self, body: Any) -> list[str]:
-        return list(body["input"]) if "input" in body else [body["prompt"]]
+        return list(body["input"])
 
 
 # Faults

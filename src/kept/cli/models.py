@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -20,7 +21,6 @@ from kept.embedding.model_catalogue import (
     NEURAL,
     CatalogueModel,
     find_automatic,
-    folder_bytes,
     get_model,
     is_pulled,
     model_folder,
@@ -63,10 +63,10 @@ def command(ctx: click.Context) -> None:
 
 
 def _describe(config: Config, model: CatalogueModel) -> dict[str, Any]:
-    from kept.embedding.static import MODEL_FOLDER
+    from kept.embedding.static import MODEL_FOLDER, TABLE_FILE
 
     folder = MODEL_FOLDER if model.is_built_in else model_folder(config.models_folder, model)
-    is_here = model.is_built_in or is_pulled(config.models_folder, model)
+    is_here = is_pulled(config.models_folder, model)
     return {
         "name": model.name,
         "kind": model.kind,
@@ -75,7 +75,7 @@ def _describe(config: Config, model: CatalogueModel) -> dict[str, Any]:
         "pulled": is_here,
         "inUse": is_here and _is_in_use(config, model),
         "path": folder if is_here else None,
-        "bytes": folder_bytes(folder) if is_here else model.disk_bytes,
+        "bytes": model.disk_bytes or os.path.getsize(os.path.join(folder, TABLE_FILE)),
         "downloadBytes": model.download_bytes,
         "languages": list(model.languages),
         "licence": model.licence,

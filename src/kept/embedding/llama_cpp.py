@@ -67,7 +67,7 @@ class LlamaCppEmbedder:
         self._lock = threading.Lock()
         self._server: Any = None
         self._path = path
-        self._header = _get_header(path)
+        self._header = read_gguf_header(path)
         self._pooling = _choose_pooling(path, self._header, settings)
         self._prefixes: dict[Role, str] = {
             "query": settings.query_prefix or "",
@@ -156,13 +156,6 @@ class LlamaCppEmbedder:
             raise _unusable(self._path, "llama.cpp cannot load it") from exc
 
 
-def _get_header(path: str) -> GgufHeader:
-    try:
-        return read_gguf_header(path)
-    except (OSError, ValueError) as exc:
-        raise _unusable(path, str(exc)) from exc
-
-
 def _choose_pooling(path: str, header: GgufHeader, settings: LocalModelSettings) -> str:
     """Return the pooling of the settings, else of the file, else the mean: models for writing text declare none."""
     if settings.pooling != "auto":
@@ -194,18 +187,18 @@ class GgufHeader:
 
 
 def read_gguf_header(path: str) -> GgufHeader:
-    """Read dimensions, length and pooling from the first bytes of a file: loading the model costs seconds.
-
-    Raise OSError, or ValueError if the file is not a GGUF model.
-    """
-    with open(path, "rb") as file:
-        head = file.read(_HEADER_BYTES)
+    """Read dimensions, length and pooling from the first bytes of a file: loading the model costs seconds."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEADER_BYTES)
+    except OSError as exc:
+        raise _unusable(path, str(exc)) from exc
     if not head.startswith(b"GGUF"):
-        raise ValueError("it is not a GGUF file")
+        raise _unusable(path, "it is not a GGUF file")
     numbers = {name.decode(): int.from_bytes(value, "little") for name, value in _NUMBER.findall(head)}
     dims = numbers.get("embedding_length_out") or numbers.get("embedding_length")
     if not dims:
-        raise ValueError("it does not declare the length of its vectors")
+        raise _unusable(path, "it does not declare the length of its vectors")
     return GgufHeader(dims, numbers.get("context_length") or 512, numbers.get("pooling_type"))
 
 
@@ -236,12 +229,12 @@ def measure_calibration(embedder: LlamaCppEmbedder) -> Calibration:
     """Return a floor above the cosines of unrelated texts and a ceiling above those of questions and answers."""
     questions = [*embedder.embed([question for question, _ in _PAIRS], role="query")]
     passages = [*embedder.embed([passage for _, passage in _PAIRS], role="document")]
-    related: list[float] = []
-    unrelated: list[float] = []
-    for question_number, question in enumerate(questions):
-        for passage_number, passage in enumerate(passages):
-            cosine = sum(map(mul, memoryview(question).cast("f"), memoryview(passage).cast("f")))
-            (related if question_number == passage_number else unrelated).append(cosine)
+    cosines = [
+        [sum(map(mul, memoryview(question).cast("f"), memoryview(passage).cast("f"))) for passage in passages]
+        for question in questions
+    ]
+    related = [row[number] for number, row in enumerate(cosines)]
+    unrelated = [cosine for number, row in enumerate(cosines) for at, cosine in enumerate(row) if at != number]
     floor = fmean(unrelated) + _FLOOR_DEVIATIONS * pstdev(unrelated)
     ceiling = min(1.0, fmean(related) + _CEILING_DEVIATIONS * pstdev(related))
     if ceiling - floor < _LEAST_SPREAD:

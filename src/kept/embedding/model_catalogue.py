@@ -154,25 +154,24 @@ def model_folder(models_folder: str, model: CatalogueModel) -> str:
 
 
 def is_pulled(models_folder: str, model: CatalogueModel) -> bool:
-    """Return whether all files of a model are there. A folder is put there whole, so names and sizes are enough."""
+    """Return whether all files of a model are there, or it needs none. A folder is put there whole, so names and sizes
+    are enough."""
     folder = model_folder(models_folder, model)
-    return bool(model.files) and all(_size(os.path.join(folder, file.name)) == file.size for file in model.files)
-
-
-def _size(path: str) -> int:
     try:
-        return os.stat(path).st_size
+        return all(os.path.getsize(os.path.join(folder, file.name)) == file.size for file in model.files)
     except OSError:
-        return -1
+        return False
 
 
 def find_automatic(models_folder: str) -> CatalogueModel | None:
     """Return the pulled embedder that `auto` means, or None: the first of the catalogue that can run."""
     if not os.path.isdir(models_folder):
         return None
-    embedders = (model for model in CATALOGUE.values() if model.kind == "embedder" and not model.is_built_in)
-    usable = (model for model in embedders if is_pulled(models_folder, model) and not model.missing_packages())
-    return next(usable, None)
+    for model in CATALOGUE.values():
+        is_neural = model.kind == "embedder" and not model.is_built_in
+        if is_neural and is_pulled(models_folder, model) and not model.missing_packages():
+            return model
+    return None
 
 
 # embedders
@@ -180,12 +179,7 @@ def find_automatic(models_folder: str) -> CatalogueModel | None:
 
 def open_chosen(models_folder: str, settings: MemorySearchSettings) -> Embedder:
     """Return the embedder that ``memory_search.model`` names, or the one that `auto` means."""
-    if settings.model is None:
-        model = find_automatic(models_folder)
-        return open_pulled(models_folder, model) if model else StaticEmbedder()
-    if settings.model == BUILT_IN:
-        return StaticEmbedder()
-    chosen = CATALOGUE.get(settings.model)
+    chosen = CATALOGUE.get(settings.model) if settings.model else find_automatic(models_folder) or CATALOGUE[BUILT_IN]
     if chosen is None or chosen.kind != "embedder":
         raise EmbedderUnavailable(
             f"memory_search.model: there is no local model '{settings.model}'.",
@@ -195,7 +189,7 @@ def open_chosen(models_folder: str, settings: MemorySearchSettings) -> Embedder:
         raise EmbedderUnavailable(
             f"The model {chosen.name} is not on this machine.", hint=f"Download it: kept models pull {chosen.name}"
         )
-    return open_pulled(models_folder, chosen)
+    return StaticEmbedder() if chosen.is_built_in else open_pulled(models_folder, chosen)
 
 
 def open_pulled(models_folder: str, model: CatalogueModel) -> Embedder:
@@ -276,7 +270,7 @@ def pull_model(models_folder: str, model: CatalogueModel) -> PulledModel:
                     _place(os.path.join(partial, "model"), folder)
                 finally:
                     shutil.rmtree(partial, ignore_errors=True)
-    return PulledModel(model.name, folder, folder_bytes(folder), is_new)
+    return PulledModel(model.name, folder, model.disk_bytes, is_new)
 
 
 def remove_model(models_folder: str, model: CatalogueModel) -> int:
@@ -285,20 +279,16 @@ def remove_model(models_folder: str, model: CatalogueModel) -> int:
     if not os.path.isdir(folder):
         return 0
     with _reporting_disk(models_folder), locked(models_folder, wait_s=_LOCK_WAIT_S, purpose="downloading a model"):
-        size = folder_bytes(folder)
         _remove_folder(folder)
-        return size
-
-
-def folder_bytes(folder: str) -> int:
-    """Return the size of all files in a folder."""
-    return sum(os.path.getsize(os.path.join(parent, name)) for parent, _, names in os.walk(folder) for name in names)
+        return model.disk_bytes
 
 
 def _is_intact(folder: str, model: CatalogueModel) -> bool:
     """Return whether every file of a model is there with its checksum."""
-    paths = [(os.path.join(folder, file.name), file.sha256) for file in model.files]
-    return all(os.path.isfile(path) and _digest_of(path) == sha256 for path, sha256 in paths)
+    try:
+        return all(_digest_of(os.path.join(folder, file.name)) == file.sha256 for file in model.files)
+    except OSError:
+        return False
 
 
 def _download(requirement: str, folder: str) -> str:

@@ -7,13 +7,12 @@ import hashlib
 import math
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 from kept.base.records import Matrix
 from kept.base.remote_errors import EmbedderUnavailable, EmbeddingFailed
-from kept.base.values import frozen
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.model_catalogue import encodable, require_packages, sample_digest
 
@@ -22,26 +21,6 @@ _MAX_TOKENS = 512
 _MAX_CHARS = 20_000
 """More than fits into 512 tokens."""
 _MAX_THREADS = 4
-
-
-@frozen
-class LoadedModel:
-    session: Any
-    tokenizer: Any
-
-    def run(self, *texts: str) -> Any:
-        """Return the first output for a text, or for a pair of texts, as float32."""
-        import numpy as np
-
-        tokens = self.tokenizer.encode(*(encodable(text, max_chars=_MAX_CHARS) for text in texts))
-        values: Mapping[str, Any] = {
-            "input_ids": tokens.ids,
-            "attention_mask": [1] * len(tokens.ids),
-            "token_type_ids": tokens.type_ids,
-        }
-        names = [model_input.name for model_input in self.session.get_inputs()]
-        feed = {name: np.asarray([values[name]], dtype=np.int64) for name in names}
-        return self.session.run(None, feed)[0][0].astype(np.float32)
 
 
 class OnnxModel:
@@ -60,21 +39,28 @@ class OnnxModel:
         require_packages("onnxruntime", "tokenizers", extra="neural")
         self._threads = threads
         self._lock = threading.Lock()
-        self._loaded: LoadedModel | None = None
+        self._loaded: tuple[Any, Any] | None = None
+        """The session and the tokenizer."""
 
-    def load(self) -> LoadedModel:
-        """Return the model."""
+    def load(self) -> tuple[Any, Any]:
+        """Return the model and its tokenizer."""
         with self._lock:  # several threads may call this at once
             if self._loaded is None:
                 session = _open(self.path, partial(open_session, threads=self._threads))
-                self._loaded = LoadedModel(session, _open(self.tokenizer_path, open_tokenizer))
+                self._loaded = session, _open(self.tokenizer_path, open_tokenizer)
             return self._loaded
 
     def run(self, *texts: str) -> Any:
+        """Return the first output for a text, or for a pair of texts, as float32."""
+        import numpy as np
+
+        session, tokenizer = self.load()
         try:
-            return self.load().run(*texts)
-        except EmbedderUnavailable:
-            raise
+            tokens = tokenizer.encode(*(encodable(text, max_chars=_MAX_CHARS) for text in texts))
+            values = zip(_INPUTS, (tokens.ids, [1] * len(tokens.ids), tokens.type_ids), strict=True)
+            names = {model_input.name for model_input in session.get_inputs()}
+            feed = {name: np.asarray([numbers], dtype=np.int64) for name, numbers in values if name in names}
+            return session.run(None, feed)[0][0].astype(np.float32)
         except Exception as exc:  # neither library raises anything more specific
             raise EmbeddingFailed(f"{self.path}: the model failed ({_first_line(exc)}).") from exc
 
@@ -157,17 +143,14 @@ class OnnxEmbedder:
         if role == "query" and self.languages == ("en",) and all(map(_is_other_script, texts)):
             return pack_unit_rows(([0.0] * self._dims for _ in texts), self._dims)
         prefix = self._query_prefix if role == "query" else ""
-        return pack_unit_rows(self._run_all([prefix + text for text in texts]), self._dims)
-
-    def _run_all(self, texts: list[str]) -> list[list[float]]:
-        """Return the vector of each text. Several texts share the cores."""
+        prefixed = [prefix + text for text in texts]
         if len(texts) < 2:
-            return list(map(self._run, texts))
-        from concurrent.futures import ThreadPoolExecutor
+            return pack_unit_rows(map(self._run, prefixed), self._dims)
+        from concurrent.futures import ThreadPoolExecutor  # several texts share the cores
 
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with ThreadPoolExecutor(cores) as pool:
-            return list(pool.map(self._run, texts))
+            return pack_unit_rows(pool.map(self._run, prefixed), self._dims)
 
     def _run(self, text: str) -> list[float]:
         vector: list[float] = self._model.run(text)[0].tolist()

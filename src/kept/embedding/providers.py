@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from kept.base.limits import as_dict, is_count, text_or_empty
 from kept.base.net import ProviderAccount, Timeouts, parse_endpoint
-from kept.base.remote_errors import BadAnswer, EmbedderUnavailable, EndpointDown, RemoteError, RequestRefused
+from kept.base.remote_errors import BadAnswer, EmbedderUnavailable, EndpointDown, RemoteError
 from kept.config import MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Role
 from kept.embedding.batch_api import (
@@ -112,10 +112,8 @@ def order_by_index(answer: Any, count: int, origin: str) -> list[Any]:
     entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise BadAnswer(f"{origin} answered without a list of embeddings.")
-    if len(entries) != count:
-        raise BadAnswer(f"{origin} gave {len(entries)} vectors for {count} texts.")
-    if all("index" not in entry for entry in entries):
-        return [entry.get("embedding") for entry in entries]
+    if len(entries) != count or all("index" not in entry for entry in entries):
+        return [entry.get("embedding") for entry in entries]  # whose number the caller checks
     by_index = {entry["index"]: entry.get("embedding") for entry in entries if is_count(entry.get("index"))}
     if set(by_index) != set(range(count)):
         raise BadAnswer(f"{origin} gave vectors that cannot be matched to their texts.")
@@ -201,21 +199,14 @@ class GeminiEmbedder(RemoteEmbedder):
     # Estimated from published examples, not measured: unrelated texts are far from 0 here.
     calibration = Calibration(floor=0.55, ceiling=0.85, weight=0.5)
 
-    @staticmethod
-    def _normalise_model(name: str) -> str:
-        return name.removeprefix("models/")  # as Google's documentation writes names
-
     def _auth_headers(self, key: str | None) -> dict[str, str]:
         return {"x-goog-api-key": key} if key else {}
 
     def request_vectors(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
-        path = self.model_path
-        if role == "query" and len(texts) == 1:
-            answer = self._post(f"{path}:embedContent", self.request_body(texts[0], role), role, texts)
-            return [_values(as_dict(answer).get("embedding"), self.origin)]
         requests = [self.request_body(text, role) for text in texts]
-        answer = self._post(f"{path}:batchEmbedContents", {"requests": requests}, role, texts)
-        return [_values(embedding, self.origin) for embedding in get_list(answer, "embeddings", self.origin)]
+        answer = self._post(f"{self.model_path}:batchEmbedContents", {"requests": requests}, role, texts)
+        embeddings = get_list(answer, "embeddings", self.origin)
+        return [get_list(embedding, "values", self.origin) for embedding in embeddings]
 
     def batches(self) -> BatchApi:
         return GeminiBatches(self)
@@ -234,10 +225,6 @@ class GeminiEmbedder(RemoteEmbedder):
         if self.dimensions:
             body["outputDimensionality"] = self.dimensions
         return body
-
-
-def _values(embedding: Any, origin: str) -> list[Any]:
-    return get_list(embedding, "values", origin)
 
 
 # batches
@@ -346,8 +333,6 @@ class OllamaEmbedder(RemoteEmbedder):
     # Estimated for nomic-embed-text from published examples, not measured.
     calibration = Calibration(floor=0.45, ceiling=0.85, weight=0.5)
 
-    _has_embed_api = True
-
     @classmethod
     def _account(cls, settings: MemorySearchSettings, keys: ProviderKeys) -> ProviderAccount:
         remote = settings.remote
@@ -371,24 +356,10 @@ class OllamaEmbedder(RemoteEmbedder):
     def request_vectors(self, texts: Sequence[str], role: Role) -> Iterable[Any]:
         prefix = _PREFIXES.get(self.model.partition(":")[0], {}).get(role, "")
         prefixed = [prefix + text for text in texts]
-        if self._has_embed_api:
-            try:
-                return self._request_together(prefixed, role)
-            except RequestRefused as exc:
-                if exc.status != 404 or "model" in exc.detail.lower():
-                    raise
-                self._has_embed_api = False  # a server before 0.3.4
-        return [self._request_alone(text, role) for text in prefixed]
-
-    def _request_together(self, texts: list[str], role: Role) -> list[Any]:
-        body: dict[str, Any] = {"model": self.model, "input": texts}
+        body: dict[str, Any] = {"model": self.model, "input": prefixed}
         if self.dimensions:
             body["dimensions"] = self.dimensions
-        return get_list(self._post("/api/embed", body, role, texts), "embeddings", self.origin)
-
-    def _request_alone(self, text: str, role: Role) -> list[Any]:
-        body = {"model": self.model, "prompt": text}
-        return get_list(self._post("/api/embeddings", body, role, [text]), "embedding", self.origin)
+        return get_list(self._post("/api/embed", body, role, prefixed), "embeddings", self.origin)
 
     def _not_found_hint(self) -> str:
         return f"Get the model with 'ollama pull {self.model}', or check memory_search.remote.base_url."

@@ -89,7 +89,7 @@ class RemoteEmbedder(ABC):
         self.model = model or self.default_model
         self.dimensions = dimensions or None
         self._lock = threading.Lock()
-        self._answered_dims = 0
+        self.answered_dims = 0
         self._texts = 0
         self._tokens = 0
         self.client = HttpClient(
@@ -111,13 +111,9 @@ class RemoteEmbedder(ABC):
         cls, settings: MemorySearchSettings, keys: ProviderKeys, *, policy: RetryPolicy | None = None
     ) -> Self:
         """Return the embedder that the settings describe. Raise EmbedderUnavailable if a setting is missing."""
-        model = cls._normalise_model(settings.model) if settings.model else None
-        account = cls._account(settings, keys)
-        return cls(account, model=model, dimensions=settings.dimensions, policy=policy)
-
-    @staticmethod
-    def _normalise_model(name: str) -> str:
-        return name
+        # Google's documentation writes models/ before the names of its models.
+        model = settings.model.removeprefix("models/") if settings.model else None
+        return cls(cls._account(settings, keys), model=model, dimensions=settings.dimensions, policy=policy)
 
     @classmethod
     def _account(cls, settings: MemorySearchSettings, keys: ProviderKeys) -> ProviderAccount:
@@ -177,11 +173,7 @@ class RemoteEmbedder(ABC):
     @property
     def dims(self) -> int:
         """Length of this model's vectors at its last answer, or 0 before the first if it is not known beforehand."""
-        return self._answered_dims or self.identity.dims
-
-    @property
-    def has_answered(self) -> bool:
-        return self._answered_dims > 0
+        return self.answered_dims or self.identity.dims
 
     def pack(self, vector: Any) -> bytes | None:
         """Return a vector that did not come from `embed`, checked like the others, or None if it has no direction.
@@ -213,7 +205,7 @@ class RemoteEmbedder(ABC):
                 f"{self.origin} gave a vector of {dims} dimensions where {self.model} has {self.identity.dims}."
                 f" If its model is another one, set memory_search.dimensions to {dims} and run 'kept index'."
             )
-        self._answered_dims = dims
+        self.answered_dims = dims
 
     # usage
 
@@ -234,21 +226,17 @@ class RemoteEmbedder(ABC):
 
     def translate_error(self, exc: RemoteError) -> EmbeddingError:
         """Return the error of a call as one about embedding, with a hint that fits this provider."""
+        message, hint = f"{self.provider}: {exc.message}", exc.hint
         match exc:
             case QuotaExhausted():
-                return EmbedderUnavailable(
-                    f"The quota of {self.provider} is used up. {exc.message}",
-                    hint="Check plan and billing there, or set memory_search.provider to local.",
-                )
+                message = f"The quota of {self.provider} is used up. {exc.message}"
+                hint = "Check plan and billing there, or set memory_search.provider to local."
             case RequestRefused(status=401):
-                return EmbedderUnavailable(
-                    f"{self.provider} does not accept the API key. {exc.message}", hint=self._key_hint()
-                )
+                message, hint = f"{self.provider} does not accept the API key. {exc.message}", self._key_hint()
             case RequestRefused(status=404):
-                return EmbedderUnavailable(f"{self.provider}: {exc.message}", hint=self._not_found_hint())
-            case RequestRefused():
-                return EmbedderUnavailable(f"{self.provider}: {exc.message}", hint=exc.hint)
-        return EmbeddingFailed(f"{self.provider}: {exc.message}", hint=exc.hint)
+                hint = self._not_found_hint()
+        error = EmbedderUnavailable if isinstance(exc, RequestRefused) else EmbeddingFailed
+        return error(message, hint=hint)
 
     def _key_hint(self) -> str:
         variables = " or ".join(KEY_VARIABLES.get(self.provider, ()))
@@ -405,14 +393,14 @@ class EmbedRun:
     def _provider_works(self) -> bool:
         """Tell a provider that refuses these texts from one that refuses every text."""
         embedder = self._embedder
-        if not embedder.has_answered:
-            try:
+        try:
+            if not embedder.answered_dims:
                 for vector in embedder.request_vectors(["hello"], "document"):
                     embedder.pack(vector)
-            except RequestRefused:
-                return False
-            except RemoteError as exc:
-                raise embedder.translate_error(exc) from exc
+        except RequestRefused:
+            return False
+        except RemoteError as exc:
+            raise embedder.translate_error(exc) from exc
         return True
 
     def _narrow_down(self, texts: list[BatchText], refusal: RequestRefused) -> None:
