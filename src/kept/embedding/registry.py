@@ -81,25 +81,22 @@ def choose_chain(
     settings: MemorySearchSettings,
     keys: ProviderKeys | None = None,
     *,
+    own: Embedder | None = None,
     models_folder: str | None = None,
     policy: RetryPolicy | None = None,
 ) -> EmbedderChain:
-    """Return the provider and its fallback. One that cannot be used stops neither the other nor search by words."""
-    if not settings.store.vector.enabled:
+    """Return the provider and its fallback, or the caller's ``own`` embedder. One that cannot be used stops neither the
+    other nor search by words."""
+    if not settings.store.vector.enabled and own is None:
         return EmbedderChain((), ())
     # Endpoint, model and key in the settings belong to the provider; the fallback is used with its defaults.
     defaults = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
-    choices = ((settings.provider, settings), (settings.fallback, defaults))
-    make = partial(make_embedder, keys=keys or ProviderKeys(), models_folder=models_folder, policy=policy)
-    return _make_chain([partial(make, name, choice) for name, choice in choices])
-
-
-def chain_of(embedder: Embedder) -> EmbedderChain:
-    """Return a chain with an embedder that the caller made, if it can be used."""
-    return _make_chain([lambda: embedder])
-
-
-def _make_chain(makers: list[Callable[[], Embedder | None]]) -> EmbedderChain:
+    make_named = partial(make_embedder, keys=keys or ProviderKeys(), models_folder=models_folder, policy=policy)
+    makers: list[Callable[[], Embedder | None]] = [lambda: own] if own else []
+    makers = makers or [
+        partial(make_named, settings.provider, settings),
+        partial(make_named, settings.fallback, defaults),
+    ]
     embedders: dict[str, Embedder] = {}
     problems: list[str] = []
     for make in makers:

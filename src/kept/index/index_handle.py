@@ -17,7 +17,7 @@ from kept.base.records import Dropped, Hit, SearchResult, SourceFile
 from kept.base.sqlite import discard_if_damaged, forget_connection
 from kept.config import Config, QuerySettings
 from kept.embedding.base import Embedder
-from kept.embedding.registry import EmbedderChain, chain_of, choose_chain
+from kept.embedding.registry import EmbedderChain, choose_chain
 from kept.errors import KeptError, StoreDamaged
 from kept.index.sources import IndexLimits, SourceReader
 from kept.index.sqlite.index import Index, find_index_path, open_index
@@ -74,16 +74,11 @@ class IndexHandle:
     @property
     def chain(self) -> EmbedderChain:
         """The embedders that the settings name, or the caller's own."""
-        return self._chain or self.load_embedders()
-
-    def load_embedders(self) -> EmbedderChain:
-        """Load the embedders."""
-        own = self.own_embedder
-        folder, policy = self.config.models_folder, self.limits.retry_policy
-        self._chain = (
-            chain_of(own) if own else choose_chain(self.settings, self.config.keys, models_folder=folder, policy=policy)
-        )
-        self._embedder = next(iter(self._chain.embedders), None)
+        if self._chain is None:
+            policy, own = self.limits.retry_policy, self.own_embedder
+            folder = self.config.models_folder
+            self._chain = choose_chain(self.settings, self.config.keys, own=own, models_folder=folder, policy=policy)
+            self._embedder = next(iter(self._chain.embedders), None)
         return self._chain
 
     @property
@@ -93,11 +88,9 @@ class IndexHandle:
 
     def embedder_warnings(self) -> tuple[str, ...]:
         """Return the reasons why embedders that the settings name cannot be used."""
-        chain = self.chain
-        if not chain.problems:
-            return ()
-        instead = f"Using {chain.embedders[0].identity.model}" if chain.embedders else "Searching by word only"
-        return tuple(f"{instead}: {problem}" for problem in chain.problems)
+        embedders = self.chain.embedders
+        instead = f"Using {embedders[0].identity.model}" if embedders else "Searching by word only"
+        return tuple(f"{instead}: {problem}" for problem in self.chain.problems)
 
     def note_fallback(self, reason: str) -> None:
         """Record why the index has vectors of the fallback, for processes that did not see it."""
@@ -148,22 +141,17 @@ class IndexHandle:
 
     def use_embedder_of_index(self) -> None:
         """Of several embedders, use the one whose vectors the index holds: those of two cannot be compared."""
-        embedders = self.chain.embedders
-        if not embedders:
-            return
+        if self.chain.embedders:
+            self.use(self._embedder_of_index() or (None if self._keeps_vectors() else self.chain.embedders[0]))
+
+    def _embedder_of_index(self) -> Embedder | None:
         stored = self.index().stored_identity()
-        for embedder in embedders:
-            if embedder.identity.key == stored:
-                self.use(embedder)
-                return
-        self.use(None if self._keeps_vectors() else embedders[0])
+        return next((embedder for embedder in self.chain.embedders if embedder.identity.key == stored), None)
 
     def embedders_for_sync(self) -> tuple[Embedder | None, ...]:
         """Return the embedders to sync with, in order. A newer choice of another process counts more than our own."""
-        if self.chain.embedders and self._is_outdated():
-            stored = self.index().stored_identity()
-            if all(embedder.identity.key != stored for embedder in self.chain.embedders):
-                return (None,)
+        if self.chain.embedders and self._is_outdated() and self._embedder_of_index() is None:
+            return (None,)
         return self.chain.embedders or (None,)
 
     def _keeps_vectors(self) -> bool:

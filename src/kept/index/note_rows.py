@@ -140,15 +140,9 @@ def _first_words(text: str, titles: Iterable[str | None], properties: str) -> st
 
 
 def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
+    digest = hashlib.sha256(note.raw).hexdigest()
     return FileRow(
-        source=file.source,
-        path=file.path,
-        hash=hashlib.sha256(note.raw).hexdigest(),
-        size=note.size,
-        mtime_ns=note.mtime_ns,
-        ctime_ns=note.ctime_ns,
-        checked_ns=checked_ns,
-        warning=note.warning,
+        file.source, file.path, digest, note.size, note.mtime_ns, note.ctime_ns, checked_ns, warning=note.warning
     )
 
 

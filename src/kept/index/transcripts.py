@@ -8,6 +8,7 @@ beginning, and so is one that got another title, because the words of the title 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
@@ -202,7 +203,7 @@ class _ChunkReader:
         if not is_last:
             if settled is None:
                 return
-            chunks = [chunk for chunk in chunks if chunk.line <= settled.line]
+            chunks = [chunk for chunk in chunks if chunk.utterance.line <= settled.line]
         if not after_line:
             self.first_title = self.title.given if self.final_title is None else self.final_title
         if settled is not None:
@@ -231,21 +232,23 @@ class _ChunkReader:
         yield PreparedFile(write, {sha256(chunk.embed_text): chunk.embed_text for chunk in chunks})
 
     def _new_chunk(self, chunk: UtteranceChunk, title: str) -> NewChunk:
-        key = _parse_key(self.key)
-        context = f"{self.heading} {chunk.day:{DATE_IN_WORDS}} {chunk.context}"
+        utterance, channel = chunk.utterance, None
+        with suppress(SessionKeyInvalid):
+            channel = storable_text(SessionKey.parse_full(self.key).channel) if self.key else None
+        context = f"{self.heading} {utterance.day:{DATE_IN_WORDS}} {chunk.context}"
         return NewChunk(
-            start_line=chunk.line,
-            end_line=chunk.line,
+            start_line=utterance.line,
+            end_line=utterance.line,
             hash=sha256(chunk.text),
             embed_hash=sha256(chunk.embed_text),
             heading=self.heading,
             text=chunk.text,
             words=segment(f"{chunk.embed_text} {title}".strip()),
             context_words=segment_context(context, chunk.embed_text),
-            timestamp_ms=chunk.timestamp_ms,
+            timestamp_ms=utterance.timestamp_ms,
             session_key=self.key or None,
-            channel=storable_text(key.channel) if key else None,
-            is_recalled=chunk.is_recalled,
+            channel=channel,
+            is_recalled=utterance.is_recalled,
         )
 
 
@@ -256,24 +259,8 @@ def _make_row(
     checkpoint: TranscriptCheckpoint,
     warning: str | None,
 ) -> FileRow:
-    return FileRow(
-        source=file.source,
-        path=file.path,
-        hash=digest,
-        size=file.size,
-        mtime_ns=file.mtime_ns,
-        ctime_ns=file.ctime_ns,
-        checked_ns=checked_ns,
-        warning=warning,
-        mark=checkpoint.to_json(),
-    )
-
-
-def _parse_key(text: str) -> SessionKey | None:
-    try:
-        return SessionKey.parse_full(text) if text else None
-    except SessionKeyInvalid:
-        return None
+    times = (file.mtime_ns, file.ctime_ns, checked_ns)
+    return FileRow(file.source, file.path, digest, file.size, *times, warning, checkpoint.to_json())
 
 
 # what is missing

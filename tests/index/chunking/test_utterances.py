@@ -37,14 +37,14 @@ def conversations(draw):
 def test_chunks_cover_every_utterance_in_order_within_their_limit(utterances):
     chunks = chunk_utterances(utterances)
     by_line = {utterance.line: utterance for utterance in utterances if utterance.kind != "tool"}
-    assert [*dict.fromkeys(chunk.line for chunk in chunks)] == [*by_line]
+    assert [*dict.fromkeys(chunk.utterance.line for chunk in chunks)] == [*by_line]
     pieces = []
     for chunk in chunks:
-        label = by_line[chunk.line].label.strip()
+        label = by_line[chunk.utterance.line].label.strip()
         assert chunk.text.startswith(label), "every piece says who and when"
         pieces.append(chunk.text.removeprefix(f"{label} {CONTINUED}").removeprefix(label))
         assert 0 < len(pieces[-1]) <= MAX_CHUNK_CHARS
-        assert pieces[-1].strip() in show_utterances([by_line[chunk.line]])
+        assert pieces[-1].strip() in show_utterances([by_line[chunk.utterance.line]])
     squeezed = "".join("".join(piece.split()) for piece in pieces)
     assert squeezed == "".join("".join(utterance.text.split()) for utterance in by_line.values())
 
@@ -56,7 +56,7 @@ def test_the_output_of_a_tool_is_found_by_its_neighbours_and_is_no_chunk():
         Utterance(line, kind, kind, day, "2026-03-14 15:09", line, text) for line, (kind, text) in enumerate(texts, 2)
     ]
     chunks = chunk_utterances(utterances)
-    assert [chunk.line for chunk in chunks] == [2, 4]
+    assert [chunk.utterance.line for chunk in chunks] == [2, 4]
     assert all("3 failed" in chunk.context for chunk in chunks)
 
 
@@ -68,7 +68,7 @@ def test_cutting_a_conversation_as_it_grows_gives_what_cutting_it_whole_gives(ut
     for size in sizes:
         seen = [utterance for utterance in utterances[:size] if utterance.line >= resume_line]
         chunks = chunk_utterances(seen, after_line=settled_line)
-        kept = [chunk for chunk in kept if chunk.line <= settled_line] + chunks
+        kept = [chunk for chunk in kept if chunk.utterance.line <= settled_line] + chunks
         settled = find_settled(seen, after_line=settled_line)
         if settled:
             settled_line, resume_line = settled.line, settled.resume_line

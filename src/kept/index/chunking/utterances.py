@@ -11,7 +11,6 @@ the last settled line on, and gives the same chunks as when it is cut from the b
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -38,16 +37,12 @@ CONTINUED = "… "
 class UtteranceChunk:
     """An utterance, or a piece of a long one."""
 
-    line: int
+    utterance: Utterance
     text: str
     """Text that is shown and cited: ``Utterance.shown``, or its label with a part of its text."""
     embed_text: str
     """Text that is embedded and found by word: speaker and words, without the time, which no query looks for."""
     context: str
-    day: dt.date
-    timestamp_ms: int
-    is_recalled: bool = False
-    """Whether an agent answers from memory here."""
 
 
 @frozen
@@ -61,23 +56,13 @@ class Settled:
 
 def chunk_utterances(utterances: Sequence[Utterance], *, after_line: int = 0) -> list[UtteranceChunk]:
     """Return the chunks of all utterances after a line. The earlier ones, and those of tools, only serve as context."""
-    chunks: list[UtteranceChunk] = []
-    for at, utterance in enumerate(utterances):
-        if utterance.line > after_line and not utterance.is_context:
-            context = _context(utterances, at)
-            chunks.extend(
-                UtteranceChunk(
-                    utterance.line,
-                    text,
-                    embed_text,
-                    context,
-                    utterance.day,
-                    utterance.timestamp_ms,
-                    utterance.is_recalled,
-                )
-                for text, embed_text in _pieces_of(utterance)
-            )
-    return chunks
+    return [
+        UtteranceChunk(utterance, text, embed_text, context)
+        for at, utterance in enumerate(utterances)
+        if utterance.line > after_line and not utterance.is_context
+        for context in [_context(utterances, at)]
+        for text, embed_text in _pieces_of(utterance)
+    ]
 
 
 def find_settled(utterances: Sequence[Utterance], *, after_line: int = 0) -> Settled | None:
@@ -107,15 +92,12 @@ def _pieces_of(utterance: Utterance) -> Iterator[tuple[str, str]]:
 
 def _cut(text: str) -> Iterator[str]:
     start = 0
-    while len(text) - start > MAX_CHUNK_CHARS:
-        end = _boundary(text, start, start + MAX_CHUNK_CHARS)
-        piece = text[start:end].strip()
-        if piece:
+    while start < len(text):
+        rest = len(text) - start
+        end = len(text) if rest <= MAX_CHUNK_CHARS else _boundary(text, start, start + MAX_CHUNK_CHARS)
+        if piece := text[start:end].strip():
             yield piece
         start = end
-    rest = text[start:].strip()
-    if rest:
-        yield rest
 
 
 def _boundary(text: str, start: int, end: int) -> int:

@@ -7,8 +7,8 @@ holds codes, a quarter of the size of float32 vectors, because the index compare
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import apsw
@@ -64,8 +64,6 @@ class EmbeddingCache:
 
     def find(self, identity: str, hashes: Iterable[bytes], dims: int) -> dict[bytes, bytes]:
         """Return the cached codes by hash. ``dims`` is 0 if the embedder learns its dimensions only from a call."""
-        if not self.exists():
-            return {}
         query = "SELECT code FROM embedding_cache WHERE identity = ? AND hash = ?"
         keys = list(hashes)
 
@@ -73,36 +71,29 @@ class EmbeddingCache:
             codes = ((key, db.execute(query, (identity, key)).get) for key in keys)
             return {key: code for key, code in codes if _is_code(code, dims)}
 
-        return self._run(read)
+        return self._run(read) if self.exists() else {}
 
     def put(self, identity: str, codes: Mapping[bytes, bytes], *, used: Collection[bytes] = (), now_s: int) -> None:
         """Store codes by hash, and mark others as ``used``, each at most once a day: a sync that changes nothing should
         write nothing."""
         stale = [(now_s, identity, key, now_s - _REFRESH_AFTER_S) for key in used]
-        if not codes and not (stale and self.exists()):
-            return
 
         def write(db: apsw.Connection) -> None:
-            with self._writing(db):
-                insert = "INSERT OR REPLACE INTO embedding_cache (identity, hash, code, used_at) VALUES (?, ?, ?, ?)"
-                db.executemany(insert, ((identity, key, code, now_s) for key, code in codes.items()))
-                mark = "UPDATE embedding_cache SET used_at = ? WHERE identity = ? AND hash = ? AND used_at < ?"
-                db.executemany(mark, stale)
+            insert = "INSERT OR REPLACE INTO embedding_cache (identity, hash, code, used_at) VALUES (?, ?, ?, ?)"
+            db.executemany(insert, ((identity, key, code, now_s) for key, code in codes.items()))
+            mark = "UPDATE embedding_cache SET used_at = ? WHERE identity = ? AND hash = ? AND used_at < ?"
+            db.executemany(mark, stale)
 
-        self._run(write)
+        if codes or (stale and self.exists()):
+            self._run(write, writes=True)
 
     def evict(self, max_entries: int) -> int:
         """Delete the least recently used entries above a number. Return how many."""
-        surplus = self.count() - max_entries
-        if surplus <= 0:
-            return 0
+        surplus = max(0, self.count() - max_entries)
         oldest = "SELECT rowid FROM embedding_cache ORDER BY used_at, rowid LIMIT ?"
-
-        def delete(db: apsw.Connection) -> None:
-            with self._writing(db):
-                db.execute(f"DELETE FROM embedding_cache WHERE rowid IN ({oldest})", (surplus,))
-
-        self._run(delete)
+        delete = f"DELETE FROM embedding_cache WHERE rowid IN ({oldest})"
+        if surplus:
+            self._run(lambda db: db.execute(delete, (surplus,)), writes=True)
         return surplus
 
     def count(self) -> int:
@@ -139,19 +130,20 @@ class EmbeddingCache:
         if not self.exists():
             return
 
-        def rewrite(db: apsw.Connection) -> None:
-            with self._writing(db):
-                stored = db.execute("SELECT identity, hash FROM embedding_cache").fetchall()
-                others = [row for row in stored if row[1] not in hashes]
-                db.executemany("DELETE FROM embedding_cache WHERE identity = ? AND hash = ?", others)
-            rewrite_database(db, self.path, noun=_NOUN)
+        def delete(db: apsw.Connection) -> None:
+            stored = db.execute("SELECT identity, hash FROM embedding_cache").fetchall()
+            others = [row for row in stored if row[1] not in hashes]
+            db.executemany("DELETE FROM embedding_cache WHERE identity = ? AND hash = ?", others)
 
-        self._run(rewrite)
+        self._run(delete, writes=True)
+        self._run(lambda db: rewrite_database(db, self.path, noun=_NOUN))
 
-    def _run(self, action: Callable[[apsw.Connection], T]) -> T:
+    def _run(self, action: Callable[[apsw.Connection], T], *, writes: bool = False) -> T:
         def attempt() -> T:
             db = self._connection()
-            with translated(self.path, noun=_NOUN):
+            if writes and self._why_read_only:
+                raise self._why_read_only
+            with translated(self.path, noun=_NOUN), immediate(db) if writes else nullcontext():
                 return action(db)
 
         return retry_damaged(attempt, self.close, self._discard)
@@ -163,23 +155,13 @@ class EmbeddingCache:
             self._db, self._why_read_only = connect_or_read(self.path, _MIGRATIONS, noun=_NOUN)
         return self._db
 
-    @contextmanager
-    def _writing(self, db: apsw.Connection) -> Iterator[None]:
-        if self._why_read_only:
-            raise self._why_read_only
-        with translated(self.path, noun=_NOUN), immediate(db):
-            yield
-
     def _discard(self, damage: StoreDamaged) -> None:
         if self._why_read_only:
             raise damage
         try:
-            if (
-                discard_if_damaged(
-                    self.path, self._db, self._connection, wait_s=_REPLACE_WAIT_S, purpose="replacing it"
-                )
-                and self._on_loss
-            ):
+            db, wait_s = self._db, _REPLACE_WAIT_S
+            deleted = discard_if_damaged(self.path, db, self._connection, wait_s=wait_s, purpose="replacing it")
+            if deleted and self._on_loss:
                 self._on_loss(damage)
         finally:
             self.close()
