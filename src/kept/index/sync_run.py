@@ -230,12 +230,11 @@ class SyncRun:
                 for file in prepared:
                     indexed |= self.index.live.find_codes(file.write.file.source, file.write.file.path)
         vectors = self.vectors.get_vectors(texts, indexed)
-        self.cached += len(vectors.known)
-        self.embedded += len(vectors.fresh)
+        self.cached += len(vectors.codes) - vectors.fresh - len(vectors.refused)
+        self.embedded += vectors.fresh
         for file in prepared:
             for reason in {vectors.refused[key] for key in file.embed_texts if key in vectors.refused}:
                 self.problems.append(Problem(file.write.file.path, f"In part found by word only: {reason}"))
-        self.vectors.remember(vectors)  # at once, since they are paid for, and the next attempt may need them
         if target.generation is self.index.live and (change := self.planner.size_change()):
             raise _SizeChanged(change)
         if vectors.pending_reason and target.needs_vectors:
@@ -264,5 +263,5 @@ class SyncRun:
                 daily = target.recipe.daily
                 generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
             writes = [prepared.write for prepared in batch.prepared]
-            changed += generation.replace_files(writes, vectors.find_code if vectors else None)
+            changed += generation.replace_files(writes, vectors.codes.get if vectors else None)
         return changed

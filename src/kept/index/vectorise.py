@@ -28,19 +28,14 @@ _META_MISFIT = "misfit"
 class Vectors:
     """Codes of the vectors of some texts, by the hash of the text."""
 
-    known: dict[bytes, bytes]
-    """From the cache, or from the index."""
-    fresh: dict[bytes, bytes]
-    """From the embedder."""
+    codes: dict[bytes, bytes]
+    """Empty for a text that the embedder refuses: asking again would not help."""
+    fresh: int
+    """Number of codes from the embedder. The others are from the cache, or from the index."""
     refused: dict[bytes, str]
-    """Texts that the embedder does not accept, with its reason. Asking again would not help: their code is empty."""
+    """Reasons of the refusals."""
     pending_reason: str | None = None
     """Reason why some texts have no vector yet."""
-
-    def find_code(self, key: bytes) -> bytes | None:
-        """Return the code of a text's vector by its hash, or None if there is none yet."""
-        code = self.known.get(key) or self.fresh.get(key)
-        return b"" if code is None and key in self.refused else code
 
 
 @dataclass
@@ -107,31 +102,33 @@ class Vectoriser:
     def get_vectors(self, texts: Mapping[bytes, str], indexed: Mapping[bytes, bytes]) -> Vectors:
         """Return the vectors that the cache or the embedder has. Never raises EmbeddingError: the result names what
         is missing and why. Secrets are redacted before a text is embedded. ``indexed`` are codes of the same embedder
-        in the index."""
+        in the index. New vectors are in the cache at once, since they are paid for, and the next attempt may need
+        them."""
         known = self.find_cached(texts) or {key: indexed[key] for key in texts if key in indexed}
         missing = [key for key in texts if key not in known and key not in self._in_batches]
         awaits_batch = any(key in self._in_batches and key not in known for key in texts)
         batch_reason = self._batch_reason if awaits_batch else None
-        if not missing:
-            return Vectors(known, {}, {}, pending_reason=batch_reason)
+        fresh: dict[bytes, bytes] = {}
+        refused: dict[bytes, str] = {}
+        failure: str | None = None
         try:
-            matrix = self.embedder.embed([redact(texts[key]) for key in missing], role="document")
+            if missing:
+                matrix = self.embedder.embed([redact(texts[key]) for key in missing], role="document")
+                gaps = {missing[gap.row]: gap for gap in matrix.gaps}
+                # Codes from here on: nothing compares the floats, and they take four times the space.
+                fresh = {key: quantise(row) for key, row in zip(missing, matrix, strict=True) if key not in gaps}
+                refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
+                failure = next((gap.reason for gap in gaps.values() if gap.temporary), None)
         except EmbeddingError as exc:
-            self._rest(exc.message)
+            failure = exc.message
             if isinstance(exc, VectorMisfit):
                 self._store_misfit(exc.message)
-            return Vectors(known, {}, {}, pending_reason=exc.message)
-        gaps = {missing[gap.row]: gap for gap in matrix.gaps}
-        # Codes from here on: nothing compares the floats, and they take four times the space.
-        fresh = {key: quantise(row) for key, row in zip(missing, matrix, strict=True) if key not in gaps}
-        refused = {key: gap.reason for key, gap in gaps.items() if not gap.temporary}
-        failure = next((gap.reason for gap in gaps.values() if gap.temporary), None)
         if failure:
-            self._rest(failure)
-        return Vectors(known, fresh, refused, pending_reason=failure or batch_reason)
-
-    def _rest(self, failure: str) -> None:
-        self.failure, self._rests_until = failure, time.monotonic() + self.rest_s
+            self.failure, self._rests_until = failure, time.monotonic() + self.rest_s
+        if self.cache.enabled and not self.is_cheap:
+            self._put(fresh, used=known)
+        codes = {**known, **fresh, **dict.fromkeys(refused, b"")}
+        return Vectors(codes, len(fresh), refused, pending_reason=failure or batch_reason)
 
     def find_cached(self, texts: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return the codes that the cache has. A cheap embedder's are not in it: computing them is as quick."""
@@ -142,11 +139,6 @@ class Vectoriser:
     def find_missing(self, texts: Mapping[bytes, str]) -> dict[bytes, str]:
         known = self.find_cached(texts)
         return {key: text for key, text in texts.items() if key not in known}
-
-    def remember(self, vectors: Vectors) -> None:
-        """Put new vectors into the cache and mark known ones as used."""
-        if self.cache.enabled and not self.is_cheap:
-            self._put(vectors.fresh, used=vectors.known)
 
     def store(self, vectors: Mapping[bytes, bytes]) -> None:
         """Put the vectors of a batch into the cache, durably. Without caching they stay until the sync ends."""
