@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.agent.compaction import find_safe_cuts, plan_compaction
-from kept.agent.context import ContextMaterial, RecalledPassage, WorkspaceFile, build_context, keep_head, plan_budget
+from kept.agent.context import ContextMaterial, RecalledPassage, WorkspaceFile, build_context, plan_budget
 from kept.agent.conversation import TurnOptions, build_view, make_turns, merge_turns
 from kept.agent.fence import Fence
 from kept.agent.services import split_transcript
@@ -272,19 +272,6 @@ def test_the_design_s_figures_are_the_defaults():
     assert plan_budget(8_000, CompactionSettings()).compact_at == 6_000
 
 
-@given(st.lists(st.text("ab ", max_size=50), max_size=40), st.integers(1, 200))
-def test_a_note_that_is_shortened_says_from_where_on(lines, limit):
-    text = "\n".join(lines)
-    shown, cut_from = keep_head("MEMORY.md", text, limit)
-    if cut_from is None:
-        assert shown == text
-        assert estimate_tokens(text) <= limit
-    else:
-        kept = lines[: cut_from - 1]
-        assert shown.split("\n")[:-1] == kept
-        assert estimate_tokens("\n".join(kept)) <= limit < estimate_tokens(text)
-
-
 # compaction
 
 
@@ -309,20 +296,6 @@ def test_a_compaction_never_parts_a_call_from_its_result_and_loses_nothing(conve
                     )
                 ]
                 assert not behind or behind[0] < cut
-
-
-@given(
-    st.lists(st.tuples(st.text("ab ", min_size=1, max_size=80), st.text("ab ", min_size=1, max_size=80)), max_size=12)
-)
-def test_of_plain_turns_as_many_are_kept_as_fit(turns):
-    conversation = [
-        Message.of(role, text) for pair in turns for role, text in zip(("user", "assistant"), pair, strict=True)
-    ]
-    plan = plan_compaction(view(conversation), keep_tokens=60, message_tokens=1_000)
-    if plan is None:
-        return
-    assert plan.kept[0].message.role == "user"
-    assert plan.tokens_kept <= 60 or len(plan.kept) <= 2
 
 
 # reading it back

@@ -288,13 +288,6 @@ def test_a_turn_that_is_cancelled_while_the_model_thinks_can_be_asked_again(tmp_
 # models that fail
 
 
-def test_a_model_that_fails_behind_a_tool_leaves_call_and_result_together(tmp_path):
-    with open_agent(tmp_path, ScriptedChat([SEARCH, BudgetExhausted("Used up.")])) as at:
-        with pytest.raises(BudgetExhausted):
-            at.say("Hello?", as_id="a")
-        assert [message.role for message in at.messages()] == ["user", "assistant", "tool"]
-
-
 def test_an_answer_that_was_cut_off_or_declined_is_said(tmp_path):
     ends = [["A long", Finished("length", ModelUsage())], [Finished("refused", ModelUsage())]]
     with open_agent(tmp_path, ScriptedChat(ends)) as at:

@@ -128,15 +128,6 @@ def memory(tmp_path):
         yield opened
 
 
-def test_a_copy_of_a_common_line_stays_in_the_same_note_and_in_others(memory):
-    root = Path(memory.workspace.root)
-    for day in ("2026-10-05", "2026-10-06"):
-        write_file(root / f"memory/{day}.md", "- Wrote docs for the ledger.\n- Lunch.\n- Wrote docs for the ledger.\n")
-    memory.forgetting.apply(memory.forgetting.plan("memory/2026-10-06.md#L3"))
-    assert (root / "memory/2026-10-06.md").read_text() == "- Wrote docs for the ledger.\n- Lunch.\n"
-    assert (root / "memory/2026-10-05.md").read_text().count("Wrote docs") == 2
-
-
 def test_words_that_are_nowhere_offer_the_line_of_the_best_hits_and_none_is_chosen(memory):
     root = Path(memory.workspace.root)
     write_file(

@@ -57,20 +57,6 @@ def test_bytes_that_a_crash_tore_or_that_lost_against_an_editor_go_too(planted):
     assert planted.left("hedgehog") == []
 
 
-def test_a_short_line_stays_in_old_versions_of_other_notes(planted):
-    for name in ("a.md", "b.md"):
-        planted.note(name, "- two\n")
-    planted.memory.sync()
-    planted.note("b.md", "- three\n")
-    planted.memory.sync()
-    planted.memory.forgetting.apply(planted.memory.forgetting.plan("memory/a.md#L1"))
-    versions = versions_of(planted.workspace)
-    assert b"- two\n" in [data for _, data in versions]
-    assert b"- two" not in dict(versions)["memory/a.md"]
-    changes = list(planted.memory.history.changes("memory/b.md"))
-    assert planted.memory.history.read_version(changes[0].before) == b"- two\n"
-
-
 def test_old_versions_of_a_note_that_goes_as_a_whole_go_too(planted):
     planted.note("hedgehog.md", "Its name says it all, under any name.\n")
     planted.memory.sync()

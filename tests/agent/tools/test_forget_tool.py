@@ -49,21 +49,6 @@ def test_only_the_server_offers_it():
     assert FORGET_TOOL.name not in names
 
 
-def test_a_memory_of_a_project_forgets_nothing_of_another(memory, workspace):
-    for name in ("otter", "heron"):
-        write_file(workspace / f"memory/projects/{name}/PROJECT.md", f"# {name}\n")
-        write_file(workspace / f"memory/projects/{name}/notes.md", f"- The {name} has 4711.\n")
-    bound = memory(project="otter")
-    tools = Toolbox(bound, SessionStore(bound.config))
-    shown = run_forget(tools, {"query": "4711"})
-    assert "heron" not in shown.text
-    done = run_forget(tools, {"query": "4711", "confirm": shown.result.token})
-    assert "heron" not in done.text
-    assert (workspace / "memory/projects/heron/notes.md").read_text() == "- The heron has 4711.\n"
-    assert (workspace / "memory/projects/otter/notes.md").read_text() == ""
-    tools.close()
-
-
 def test_the_second_call_removes_only_the_places_that_the_user_chose(toolbox, workspace):
     note = write_file(workspace / "MEMORY.md", "- The gate code is 4711.\n- 4711 was the shed.\n")
     shown = run_forget(toolbox, {"query": "4711"})
