@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -266,19 +266,13 @@ class McpServer:
         for tool in sorted(listed, key=lambda tool: str(tool.name))[:MAX_TOOLS]:
             permission = self.settings.tools.get(tool.name, self.settings.permission)
             schema = utf8_safe_tree(tool.input_schema)
-            if permission == "deny" or not _is_sane(schema):
-                continue
+            is_sane = isinstance(schema, dict) and not is_deep(schema, _MAX_SCHEMA_DEPTH)
+            if permission == "deny" or not is_sane or len(json.dumps(schema)) > _MAX_SCHEMA_CHARS:
+                continue  # denied, or nothing that can be sent to a model
             name = tool_name(self.name, tool.name)
             description = clip(utf8_safe(tool.description or tool.name), _DESCRIPTION_CHARS)
             tools[name] = McpTool(ToolSpec(name, description, schema), tool.name, permission, self)
         return list(tools.values())
-
-
-def _is_sane(schema: Any) -> bool:
-    """Return whether a schema can be sent to a model."""
-    if not isinstance(schema, dict) or is_deep(schema, _MAX_SCHEMA_DEPTH):
-        return False
-    return len(json.dumps(schema)) <= _MAX_SCHEMA_CHARS
 
 
 def tool_name(server: str, tool: str) -> str:
@@ -294,18 +288,20 @@ def content_text(result: Any) -> str:
     """Return the content of a result as text. Pictures and sounds are named."""
     texts: list[str] = []
     for block in getattr(result, "content", None) or ():
-        resource = getattr(block, "resource", None)
-        text = getattr(block, "text", None) or getattr(resource, "text", None)
+        places = (block, getattr(block, "resource", None))
+        text, kind, uri = (_first(places, name) for name in ("text", "mime_type", "uri"))
         if isinstance(text, str):
             texts.append(text)
         else:
-            kind = getattr(block, "mime_type", None) or getattr(resource, "mime_type", None) or block.type
-            uri = getattr(block, "uri", None) or getattr(resource, "uri", None)
-            texts.append(f"[{one_line(str(kind))}{f', {one_line(str(uri))}' if uri else ''}: not shown]")
+            texts.append(f"[{one_line(str(kind or block.type))}{f', {one_line(str(uri))}' if uri else ''}: not shown]")
     structured = getattr(result, "structured_content", None)
     if not texts and structured is not None:
         texts.append(json.dumps(structured, ensure_ascii=False, default=str))
     return utf8_safe("\n\n".join(texts)) or "Done."
+
+
+def _first(places: Iterable[Any], name: str) -> Any:
+    return next(filter(None, (getattr(place, name, None) for place in places)), None)
 
 
 # the connection

@@ -133,8 +133,7 @@ def read_files(memory: Memory) -> TurnMaterial:
         if name == "HEARTBEAT.md" and not memory.config.agent.heartbeat.every:
             continue
         try:
-            note = memory.workspace.read(memory.workspace.locate(name), max_bytes=memory.settings.max_file_bytes)
-            files.append(WorkspaceFile(name, note.text))
+            files.append(WorkspaceFile(name, _read_note(memory, name)))
         except NoteNotFound:
             continue
         except KeptError as exc:
@@ -200,16 +199,13 @@ def _with_further(hits: Sequence[Hit], limit: int) -> list[Hit]:
 
 def _without_sources(hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits without the lines of conversations that a fact among them was taken from."""
-    sources = [
-        parse_citation(cited) for hit in hits if hit.source == "memory" for cited in _SOURCE.findall(hit.snippet)
-    ]
+    cited = (cited for hit in hits if hit.source == "memory" for cited in _SOURCE.findall(hit.snippet))
+    sources = [source for source in map(parse_citation, cited) if source]
     return [
         hit
         for hit in hits
         if not any(
-            hit.path == source[0] and source[1] <= hit.end_line and hit.start_line <= source[2]
-            for source in sources
-            if source is not None
+            hit.path == path and first <= hit.end_line and hit.start_line <= last for path, first, last in sources
         )
     ]
 
@@ -236,7 +232,7 @@ def build_turn_context(
     """Return the request that answers messages of a conversation. ``remark`` goes at its end."""
     view, mode = log.view(), services.memory.settings.citations
     # Whether replies name their sources. A private conversation is left to the model.
-    cites = mode == "on" if mode != "auto" else None if log.chat_type == DEFAULT_CHAT_TYPE else False
+    cites = mode == "on" if mode != "auto" else None if log.record.chat_type == DEFAULT_CHAT_TYPE else False
     answered = [logged.entry.id for logged in view.messages if logged.inbound_id in message_ids]
     context = build_context(
         ContextMaterial(
@@ -280,7 +276,13 @@ def read_day_notes(services: AgentServices, view: ConversationView, ids: Collect
     room = services.budget.days * CHARS_PER_TOKEN
     excerpts: list[DayExcerpt] = []
     for path in paths:
-        lines = _read_note(memory, path)
+        if memory.viewer is not None and not memory.viewer.sees_note(path):
+            continue
+        try:
+            text = _read_note(memory, path).rstrip("\n")
+        except KeptError:
+            continue  # `kept doctor` and every sync report it
+        lines = text.split("\n") if text.strip() else []
         first = len(lines)
         while first and weigh(lines[first - 1]) + 1 <= room:
             first -= 1
@@ -292,13 +294,6 @@ def read_day_notes(services: AgentServices, view: ConversationView, ids: Collect
     return tuple(excerpts)
 
 
-def _read_note(memory: Memory, path: str) -> list[str]:
-    """Return the lines of a note. A note that cannot be read has none: `kept doctor` and every sync report it."""
-    if memory.viewer is not None and not memory.viewer.sees_note(path):
-        return []
-    try:
-        name = memory.workspace.locate(path)
-        text = memory.workspace.read(name, max_bytes=memory.settings.max_file_bytes).text
-    except KeptError:
-        return []
-    return text.rstrip("\n").split("\n") if text.strip() else []
+def _read_note(memory: Memory, path: str) -> str:
+    workspace = memory.workspace
+    return workspace.read(workspace.locate(path), max_bytes=memory.settings.max_file_bytes).text

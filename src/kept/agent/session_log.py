@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -66,7 +67,6 @@ class SessionLog:
         self.record = sessions.get(session_id)
         self.session_id = self.record.id
         self.key = self.record.key
-        self.chat_type = self.record.chat_type
         self.transcript = sessions.transcript(self.record)
         self.path = self.record.citation
         """Path by which a search cites it."""
@@ -109,15 +109,15 @@ class SessionLog:
     @contextmanager
     def claimed(self, purpose: Literal["calls", "compaction"]) -> Iterator[bool]:
         """Claim the session for tool calls or for a compaction. Yield whether no other process has. Never waits."""
+        # By a digest: a lease leaves a file, and an id may have any characters.
+        name = f"{purpose}-{digest_bytes(self.session_id.encode('utf-8', 'replace'))[:32]}"
         with ExitStack() as stack:
+            is_ours = True
             try:
-                # By a digest: a lease leaves a file, and an id may have any characters.
-                name = f"{purpose}-{digest_bytes(self.session_id.encode('utf-8', 'replace'))[:32]}"
                 stack.enter_context(self.transcript.storage.lease(name, wait_s=0))
             except LockBusy:
-                yield False
-            else:
-                yield True
+                is_ours = False
+            yield is_ours
 
     def receive(self, inbound: Sequence[Inbound], group: Sequence[GroupLine] = ()) -> None:
         """Add messages of a channel, except those whose channel id is in the transcript.
@@ -131,9 +131,9 @@ class SessionLog:
             with self.claimed("calls") as is_free:
                 open_calls = open_calls if is_free else []
         if open_calls:
-            reasons = dict.fromkeys(view.undecided, UNDECIDED)
             results = (
-                ToolResult(call.id, reasons.get(call.id, NO_RESULT), call.name, is_error=True) for call in open_calls
+                ToolResult(call.id, UNDECIDED if call.id in view.undecided else NO_RESULT, call.name, is_error=True)
+                for call in open_calls
             )
             self.add(Message("tool", tuple(results)))
         messages: list[Message] = []
@@ -173,15 +173,12 @@ class SessionLog:
 
 def find_open_calls(view: ConversationView) -> list[ToolCall]:
     """Return tool calls without a result: a process has died between the two."""
-    results: list[str] = [
-        block.call_id for logged in view.messages for block in logged.message.content if isinstance(block, ToolResult)
-    ]
+    blocks = [block for logged in view.messages for block in logged.message.content]
+    results = Counter(block.call_id for block in blocks if isinstance(block, ToolResult))
     open_calls = []
-    for logged in view.messages:
-        for block in logged.message.content:
-            if isinstance(block, ToolCall):
-                if block.id in results:
-                    results.remove(block.id)
-                else:
-                    open_calls.append(block)
+    for block in blocks:
+        if isinstance(block, ToolCall):
+            if not results[block.id]:
+                open_calls.append(block)
+            results[block.id] = max(0, results[block.id] - 1)
     return open_calls

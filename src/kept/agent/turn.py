@@ -209,8 +209,7 @@ class AgentTurn:
                 ) from error
             return [Notice("The conversation was too long for the model and has been shortened.")]
         self._failures += 1
-        is_final = not error.retryable or self._failures == ATTEMPTS
-        if is_final:
+        if not error.retryable or self._failures == ATTEMPTS:
             raise error
         self._backoff = self._backoff or Backoff(self.services.retry_wait_s, MAX_RETRY_WAIT_S)
         await asyncio.sleep(self._backoff.next_s())
