@@ -11,7 +11,6 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import cached_property
 
 from kept.base.values import frozen
 from kept.sessions.forgotten_text import MIN_LINE_CHARS, iter_long_lines, normalise_line
@@ -64,27 +63,18 @@ class Matcher:
 
     def __init__(self, needles: Needles) -> None:
         self.needles = needles
-
-    @cached_property
-    def _words(self) -> re.Pattern[str] | None:
-        patterns = [pattern for phrase in self.needles.words for pattern in _phrase_patterns(phrase)]
-        return re.compile("|".join(dict.fromkeys(patterns)), re.IGNORECASE) if patterns else None
-
-    @cached_property
-    def _lines(self) -> frozenset[str]:
-        return frozenset(map(normalise_line, self.needles.lines))
-
-    @cached_property
-    def _contained(self) -> list[str]:
-        return [normalise_line(line) for line in self.needles.longest_lines]
+        patterns = dict.fromkeys(pattern for phrase in needles.words for pattern in _phrase_patterns(phrase))
+        self._words = re.compile("|".join(patterns) or r"(?!)", re.IGNORECASE)
+        self._lines = frozenset(map(normalise_line, needles.lines))
+        self._contained = [normalise_line(line) for line in needles.longest_lines]
 
     def has_words(self, text: str) -> bool:
-        return self._words is not None and self._words.search(text) is not None
+        return self._words.search(text) is not None
 
     def has_line(self, text: str) -> bool:
         if not self._lines or len(text) < MIN_LINE_CHARS:
             return False
-        if any(line in self._lines for line in iter_long_lines(text)):
+        if not self._lines.isdisjoint(iter_long_lines(text)):
             return True
         plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
         return any(line in plain for line in self._contained)
@@ -116,12 +106,8 @@ def byte_forms(text: str) -> frozenset[bytes]:
     """Return how a text may be stored: in each encoding and escaped as in JSON, in lower case as far as ASCII goes."""
     spelled = {text, text.lower(), text.upper(), text.title(), text.casefold()}
     spelled |= {unicodedata.normalize(form, spelling) for spelling in spelled for form in ("NFC", "NFD")}
-    forms: set[bytes] = set()
-    for spelling in spelled:
-        gaps = (" ", "\n", "\r\n") if re.search(r"\s", spelling) else (" ",)
-        for plain in {gap.join(spelling.split()) for gap in gaps} | {spelling}:
-            forms |= _encodings(plain)
-    return frozenset(form.lower() for form in forms if form)
+    spelled |= {gap.join(spelling.split()) for spelling in spelled for gap in (" ", "\n", "\r\n")}
+    return frozenset(form.lower() for plain in spelled for form in _encodings(plain) if form)
 
 
 def _encodings(text: str) -> set[bytes]:

@@ -19,12 +19,11 @@ from kept.base.records import Hit, cite
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER
 from kept.config import Config
-from kept.errors import DocumentNotFound, KeptError, NoteNotFound, PathRefused, SessionNotFound
+from kept.errors import DocumentNotFound, KeptError, PathRefused, SessionNotFound
 from kept.forgetting.needles import Matcher, Needles, words_of
 from kept.forgetting.old_versions import find_in_history
 from kept.forgetting.passages import find_in_note, name_words
 from kept.forgetting.plan import Place, digest_of
-from kept.notes.note_text import decode
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, is_persons_own
 from kept.search.memory_view import MemoryView
@@ -35,7 +34,7 @@ from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position, Transcript, TranscriptLine, parse_line
 from kept.sessions.transcript_paths import CITED_FOLDER, is_transcript_citation
 from kept.storage.contract import Storage, is_log
-from kept.storage.open import INBOX, open_agent, open_extra
+from kept.storage.open import INBOX, open_agent
 from kept.storage.record_store import DAMAGED_ENDING
 
 LARGEST_NOTE = 1 << 28
@@ -134,25 +133,22 @@ def iter_notes(scope: ForgetScope) -> Iterator[NoteFile]:
 
 def read_note(scope: ForgetScope, absolute: str) -> NoteFile:
     path = scope.workspace.cite(absolute)
-    storage, name = (open_extra(path), os.path.basename(path)) if os.path.isabs(path) else (scope.notes, path)
-    try:
-        text = decode(storage.documents.read(name, max_bytes=LARGEST_NOTE).data)[0]
-    except DocumentNotFound:
-        raise NoteNotFound(f"{path}: there is no such note.") from None
+    text = scope.workspace.read(path, max_bytes=LARGEST_NOTE).text
+    is_writable = not (scope.by_tool and is_persons_own(path))
     try:
         scope.workspace.require_own(absolute, path)
     except PathRefused:
-        return NoteFile(path, text, is_writable=False)
-    return NoteFile(path, text, is_writable=not (scope.by_tool and is_persons_own(path)))
+        is_writable = False
+    return NoteFile(path, text, is_writable)
 
 
 def _find_in_notes(scope: ForgetScope, matcher: Matcher, findings: Findings, *, is_person: bool) -> None:
     for note in iter_notes(scope):
-        places = find_in_note(note.path, note.text, matcher, is_person=is_person)
         folder = os.path.dirname(note.path)
         reason = f"{folder}: the name of this folder"
         if matcher.has_words(words_of(folder)) and reason not in findings.unreachable:
             findings.unreachable.append(reason)
+        places = find_in_note(note.path, note.text, matcher, is_person=is_person)
         if note.is_writable:
             findings.places += places
         else:

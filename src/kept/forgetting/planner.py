@@ -137,8 +137,9 @@ def _find_cited(scope: ForgetScope, text: str) -> list[Place]:
 
 def _cited_lines(scope: ForgetScope, path: str, first: int, last: int) -> list[Place]:
     note = _require_writable(_cited_note(scope, path))
-    lines = note.text.split("\n")[first - 1 : last]
-    body = "\n".join(lines).rstrip("\n") if len(lines) < last - first + 1 else "\n".join(lines)
+    lines = note.text.split("\n")
+    body = "\n".join(lines[first - 1 : last])
+    body = body.rstrip("\n") if len(lines) < last else body  # a text ends with a line break, not with an empty line
     return [note_place(note.path, first, body, note.text)] if body.strip() else []
 
 
