@@ -80,7 +80,7 @@ def measure_fused(embedder, dataset, most_queries: int, settings: dict[str, str]
     values = {"memory_search.query.min_score": 0, **settings}
     with tempfile.TemporaryDirectory() as home:
         config = load_config(home=home, settings=values, environ={}).config
-        figures = measure_set(dataset, config, most_queries=most_queries, embedder=embedder).summary.figures
+        figures = measure_set(dataset, config, most_queries=most_queries, embedder=embedder)["kept"]
     return {"recall": figures["recall@10"], "mrr": figures["mrr@10"]}
 
 

@@ -21,7 +21,7 @@ from kept.base.limits import estimate_tokens
 from kept.config import load_config
 from kept.memory import Memory
 from kept.server.bench.measurement import (
-    FigureSummary,
+    Summary,
     ask_all,
     by_category,
     evaluate,
@@ -112,14 +112,14 @@ def print_half(asked: AskedSet, half: str) -> None:
         print_row(category, [summaries[category] for summaries in categories])
     everything = [summarise(queries, answers, relevant) for answers in asked.variants.values()]
     print_row("all", everything)
-    print_shares("unanswerable without a hit", [summary.abstained_rightly for summary in everything])
-    print_shares("answerable without a hit", [summary.abstained_wrongly for summary in everything])
+    print_shares("unanswerable without a hit", [summary["abstained_rightly"] for summary in everything])
+    print_shares("answerable without a hit", [summary["abstained_wrongly"] for summary in everything])
 
 
-def print_row(name: str, summaries: Sequence[FigureSummary]) -> None:
-    if summaries[0].answerable:
-        cells = [f"{summary.figures[column]:7.2f}" for summary in summaries for column in COLUMNS]
-        print(f"{name:<16}{summaries[0].answerable:>7}" + "".join(cells))
+def print_row(name: str, summaries: Sequence[Summary]) -> None:
+    if summaries[0]["answerable"]:
+        cells = [f"{summary[column]:7.2f}" for summary in summaries for column in COLUMNS]
+        print(f"{name:<16}{summaries[0]['answerable']:>7}" + "".join(cells))
 
 
 def print_shares(name: str, shares: Sequence[float | None]) -> None:

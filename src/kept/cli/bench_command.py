@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
@@ -13,9 +13,6 @@ from kept.base.records import GRADES
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
-
-if TYPE_CHECKING:
-    from kept.server.bench.measurement import FigureSummary, GradeFigures, SetMeasurement
 
 FIGURE_HEADERS = {
     "recall@1": "R@1",
@@ -29,6 +26,7 @@ LEGEND = (
     "strong, likely, weak: share of first hits with this grade that are right, of how many."
 )
 MISSING = "–"
+_BASELINES = ("keyword", "vector")
 _SHOWN_CATEGORIES = 12
 """Sets with more categories are shown without them."""
 
@@ -51,7 +49,7 @@ def command(
     kept bench my-set
     kept bench my-set --set memory_search.provider=none
     """
-    from kept.server.bench.measurement import measure_set, read_sets, set_json
+    from kept.server.bench.measurement import measure_set, read_sets
 
     config = options.load().config
     # SIGTERM ends this process like an error, so that the temporary folder is removed.
@@ -60,7 +58,7 @@ def command(
         progress = None if bar is None else lambda name, done, total, activity: bar(done, total, f"{name}: {activity}")
         measured = [measure_set(bench, config, most_queries=sample, progress=progress) for bench in read_sets(folders)]
     if options.as_json:
-        print_json({"sets": [*map(set_json, measured)]})
+        print_json({"sets": measured})
     else:
         show(measured)
 
@@ -68,7 +66,7 @@ def command(
 # tables
 
 
-def show(measured: Sequence[SetMeasurement]) -> None:
+def show(measured: Sequence[dict[str, Any]]) -> None:
     for title, headers, rows in (
         ("Recall", ("set", "n", *FIGURE_HEADERS.values(), "abst."), [*_recall_rows(measured)]),
         ("Grades", ("set", *GRADES), [_grade_row(measurement) for measurement in measured]),
@@ -77,31 +75,32 @@ def show(measured: Sequence[SetMeasurement]) -> None:
         echo(f"{table_text(headers, rows, figures=True)}\n")
     echo(style(LEGEND, dim=True))
     for measurement in measured:
-        for reason in measurement.degraded:
-            warn(f"{measurement.name}: {reason}")
+        for reason in measurement["degraded"]:
+            warn(f"{measurement['set']}: {reason}")
 
 
-def _recall_rows(measured: Sequence[SetMeasurement]) -> Iterator[list[str]]:
+def _recall_rows(measured: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
     for measurement in measured:
-        yield [measurement.name, *_summary_texts(measurement.summary)]
-        for name, baseline in measurement.baselines.items():
-            yield [f"{name} alone", *_summary_texts(baseline)]
-        if 1 < len(measurement.categories) <= _SHOWN_CATEGORIES:
-            for category, part in measurement.categories.items():
+        yield [measurement["set"], *_summary_texts(measurement["kept"])]
+        for name in _BASELINES:
+            if name in measurement:
+                yield [f"{name} alone", *_summary_texts(measurement[name])]
+        if 1 < len(measurement["categories"]) <= _SHOWN_CATEGORIES:
+            for category, part in measurement["categories"].items():
                 yield [f"· {category}", *_summary_texts(part)]
 
 
-def _summary_texts(summary: FigureSummary) -> list[str]:
+def _summary_texts(summary: dict[str, Any]) -> list[str]:
     """Return the number of queries, the figures, and the shares of correct and of wrong abstentions."""
-    shares = (summary.abstained_rightly, summary.abstained_wrongly)
+    shares = (summary["abstained_rightly"], summary["abstained_wrongly"])
     abstained = "/".join(MISSING if share is None else f"{share:.0%}" for share in shares)
-    figures = (format(summary.figures[name], ".3f") if name in summary.figures else MISSING for name in FIGURE_HEADERS)
-    return [f"{summary.queries:,}", *figures, abstained]
+    figures = (MISSING if summary[name] is None else f"{summary[name]:.3f}" for name in FIGURE_HEADERS)
+    return [f"{summary['queries']:,}", *figures, abstained]
 
 
-def _grade_row(measurement: SetMeasurement) -> list[str]:
-    return [measurement.name, *(_right_text(measurement.grades[grade]) for grade in GRADES)]
-
-
-def _right_text(figures: GradeFigures) -> str:
-    return f"{figures.right / figures.hits:.0%} of {figures.hits:,}" if figures.hits else MISSING
+def _grade_row(measurement: dict[str, Any]) -> list[str]:
+    grades = (measurement["grades"][grade] for grade in GRADES)
+    texts = (
+        f"{grade['right'] / grade['hits']:.0%} of {grade['hits']:,}" if grade["hits"] else MISSING for grade in grades
+    )
+    return [measurement["set"], *texts]

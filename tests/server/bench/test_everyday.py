@@ -18,12 +18,14 @@ def test_grades_mean_what_they_say_and_nothing_is_hidden(name, tmp_path, capsys)
     config = load_config(home=str(tmp_path), environ={}).config
     measured = measure_set(bench, config)
     with capsys.disabled():
-        shares = ", ".join(f"{grade} {figures.right}/{figures.hits}" for grade, figures in measured.grades.items())
+        shares = ", ".join(
+            f"{grade} {figures['right']}/{figures['hits']}" for grade, figures in measured["grades"].items()
+        )
         print(f"\n{name}: first hits that are right, by grade: {shares}")
-    strong, weak = measured.grades["strong"], measured.grades["weak"]
-    assert strong.right >= 0.9 * strong.hits
-    assert weak.right < 0.45 * weak.hits
-    assert measured.summary.figures["recall@10"] >= measured.baselines["keyword"].figures["recall@10"]
+    strong, weak = measured["grades"]["strong"], measured["grades"]["weak"]
+    assert strong["right"] >= 0.9 * strong["hits"]
+    assert weak["right"] < 0.45 * weak["hits"]
+    assert measured["kept"]["recall@10"] >= measured["keyword"]["recall@10"]
     [current] = measure_curve(ask_probes(bench, FOREIGN, config, str(tmp_path / "probes")), [LIKELY_FROM])
     with capsys.disabled():
         print(f"{name}: {current}")

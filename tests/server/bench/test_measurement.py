@@ -49,8 +49,8 @@ def test_a_further_passage_counts_at_its_own_rank_and_costs_its_tokens():
 
 
 def test_the_mean_of_no_queries_is_no_figure():
-    assert mean_figures([]) == {}
-    assert mean_figures([{"recall@1": 1.0}, {"recall@1": 0.0}]) == {"recall@1": 0.5}
+    assert mean_figures([]) == dict.fromkeys(FIGURES)
+    assert mean_figures([dict.fromkeys(FIGURES, 1.0), dict.fromkeys(FIGURES, 0.0)]) == dict.fromkeys(FIGURES, 0.5)
 
 
 documents = st.sampled_from("abcdef")

@@ -23,11 +23,11 @@ DATA = Path(__file__).parent / "data"
 def measured(tmp_path_factory):
     """Both sets, measured once for all that is asked of the outcome."""
     from kept.config import load_config
-    from kept.server.bench.measurement import measure_set, read_sets, set_json
+    from kept.server.bench.measurement import measure_set, read_sets
 
     config = load_config(home=str(tmp_path_factory.mktemp("home")), environ={}).config
     sets = read_sets([str(DATA / "chat"), str(DATA / "shop")])
-    shapes = [set_json(measure_set(bench, config)) for bench in sets]
+    shapes = [measure_set(bench, config) for bench in sets]
     return {measurement["set"]: measurement for measurement in json.loads(json.dumps(shapes))}
 
 

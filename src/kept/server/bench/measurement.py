@@ -6,13 +6,12 @@ import datetime as dt
 import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from kept.base.clock import SystemClock
 from kept.base.limits import estimate_tokens
 from kept.base.records import GRADES, Grade
-from kept.base.values import frozen
 from kept.config import Config
 from kept.embedding.base import Embedder
 from kept.errors import BenchSetInvalid
@@ -26,53 +25,9 @@ Hits = Mapping[str, Sequence[ReturnedHit]]
 """Hits of each query by its id."""
 
 
-@frozen
-class IndexFigures:
-    files: int = 0
-    chunks: int = 0
-    provider: str = "none"
-    model: str | None = None
-
-
-@frozen
-class FigureSummary:
-    """Figures of some queries."""
-
-    queries: int
-    answerable: int
-    """Queries that the figures are means of: they can be answered, and the set names the documents."""
-    figures: Figures
-    abstained_rightly: float | None
-    """Share of the unanswerable queries that got no hit. None without such queries."""
-    abstained_wrongly: float | None
-    """Share of the answerable queries that got no hit."""
-
-
-@frozen
-class GradeFigures:
-    hits: int
-    right: int
-
-
-@frozen
-class SetMeasurement:
-    name: str
-    documents: int
-    queries: int
-    unjudged: int
-    """Answerable queries for which the set names no document: they are asked, but do not count."""
-    asked_for: int
-    """Number of hits requested for each query."""
-    index: IndexFigures
-    summary: FigureSummary
-    baselines: dict[str, FigureSummary]
-    """Figures of words alone and of vectors alone, on the same index; none without an embedder."""
-    categories: dict[str, FigureSummary]
-    min_score: float
-    grades: dict[Grade, GradeFigures]
-    """Figures of the first hits of answerable queries, by grade."""
-    degraded: tuple[str, ...] = ()
-    """What did not work, in words."""
+Summary = dict[str, float | int | None]
+"""Figures of some queries, as the JSON has them. A share of no queries is None: a category of queries without an answer
+has no recall."""
 
 
 def read_sets(folders: Sequence[str]) -> list[BenchSet]:
@@ -91,9 +46,12 @@ def measure_set(
     most_queries: int | None = None,
     embedder: Embedder | None = None,
     progress: Progress | None = None,
-) -> SetMeasurement:
+) -> dict[str, Any]:
     """Measure a set in a temporary folder, which is gone when this returns. ``most_queries`` asks only so many, evenly
-    spread over the set."""
+    spread over the set. Return the figures as the JSON has them.
+
+    Programs rely on these names. Names may be added, but not changed.
+    """
     queries, relevant = sample(bench.queries, most_queries), bench.relevant
     done = 0
 
@@ -107,109 +65,77 @@ def measure_set(
         groups = lay_out(bench, config, folder)
         index, embedder, failures = _index(bench.name, groups, embedder, progress)
         texts = [*bench.files.values()] or [document.text for document in bench.documents]
-        most = hits_to_ask_for(sum(map(estimate_tokens, texts)), sum(map(len, texts)), index.chunks)
+        most = hits_to_ask_for(sum(map(estimate_tokens, texts)), sum(map(len, texts)), index["chunks"])
         hits, degraded = ask_all(groups, queries, max_results=most, embedder=embedder, tick=tick)
         others = {}
         for name in BASELINES if embedder is not None else ():
             variants = {key: replace(group, config=with_baseline(group.config, name)) for key, group in groups.items()}
             theirs, _ = ask_all(variants, queries, max_results=most, embedder=embedder, tick=tick)
             others[name] = summarise(queries, theirs, relevant)
-    return SetMeasurement(
-        name=bench.name,
-        documents=len(bench.files) or len(bench.documents),
-        queries=len(queries),
-        unjudged=sum(query.answerable and query.id not in relevant for query in queries),
-        asked_for=most,
-        index=index,
-        summary=summarise(queries, hits, relevant),
-        baselines=others,
-        categories=by_category(queries, hits, relevant),
-        min_score=config.memory_search.query.min_score,
-        grades=grade_figures(queries, hits, relevant),
-        degraded=(*degraded, *failures),
-    )
+    return {
+        "set": bench.name,
+        "kept": summarise(queries, hits, relevant),
+        **others,
+        "categories": by_category(queries, hits, relevant),
+        "documents": len(bench.files) or len(bench.documents),
+        "queries": len(queries),
+        "unjudged": sum(query.answerable and query.id not in relevant for query in queries),
+        "asked_for": most,
+        "index": index,
+        "min_score": config.memory_search.query.min_score,
+        "grades": grade_figures(queries, hits, relevant),
+        "degraded": [*dict.fromkeys((*degraded, *failures))],
+    }
 
 
 def _index(
     name: str, groups: Mapping[str, BenchGroup], embedder: Embedder | None, progress: Progress | None
-) -> tuple[IndexFigures, Embedder | None, list[str]]:
+) -> tuple[dict[str, Any], Embedder | None, list[str]]:
     """Index every group. Return the figures of all, the embedder that was used, and what did not work."""
-    figures, failures = IndexFigures(), dict[str, None]()
+    files = chunks = 0
+    failures: list[str] = []
     for number, group in enumerate(groups.values()):
         if progress is not None:
             progress(name, number, len(groups), "indexing")
         with Memory(group.config, embedder=embedder) as memory:
             report, status = memory.sync(), memory.status()
             embedder = memory.index_service.embedder
-        problems = (f"{problem.path}: {problem.reason}" for problem in report.problems)
-        failures.update(dict.fromkeys((*report.failures, *problems)))
-        files, chunks = figures.files + status.files, figures.chunks + status.chunks
-        figures = IndexFigures(files, chunks, status.provider, status.model)
-    return figures, embedder, [*failures]
+        failures += [*report.failures, *(f"{problem.path}: {problem.reason}" for problem in report.problems)]
+        files, chunks = files + status.files, chunks + status.chunks
+    return {"files": files, "chunks": chunks, "provider": status.provider, "model": status.model}, embedder, failures
 
 
-def summarise(queries: Sequence[BenchQuery], hits: Hits, relevant: Relevance) -> FigureSummary:
+def summarise(queries: Sequence[BenchQuery], hits: Hits, relevant: Relevance) -> Summary:
     judged = [query for query in queries if query.answerable and query.id in relevant]
     unanswerable = [query for query in queries if not query.answerable]
-    return FigureSummary(
-        queries=len(queries),
-        answerable=len(judged),
-        figures=mean_figures([evaluate(hits[query.id], relevant[query.id]) for query in judged]),
-        abstained_rightly=_share_empty(unanswerable, hits),
-        abstained_wrongly=_share_empty(judged, hits),
-    )
+    return {
+        **mean_figures([evaluate(hits[query.id], relevant[query.id]) for query in judged]),
+        "queries": len(queries),
+        "answerable": len(judged),
+        "abstained_rightly": _share_empty(unanswerable, hits),
+        "abstained_wrongly": _share_empty(judged, hits),
+    }
 
 
-def by_category(queries: Sequence[BenchQuery], hits: Hits, relevant: Relevance) -> dict[str, FigureSummary]:
+def by_category(queries: Sequence[BenchQuery], hits: Hits, relevant: Relevance) -> dict[str, Summary]:
     names = dict.fromkeys(query.category for query in queries)
     return {name: summarise([query for query in queries if query.category == name], hits, relevant) for name in names}
 
 
 def _share_empty(queries: Sequence[BenchQuery], hits: Hits) -> float | None:
     """Return the share of queries without a hit that is better than weak."""
-    if not queries:
-        return None
-    return sum(all(hit.grade == "weak" for hit in hits[query.id]) for query in queries) / len(queries)
+    return _mean([float(all(hit.grade == "weak" for hit in hits[query.id])) for query in queries])
 
 
-def grade_figures(queries: Sequence[BenchQuery], hits: Hits, relevant: Relevance) -> dict[Grade, GradeFigures]:
+def grade_figures(queries: Sequence[BenchQuery], hits: Hits, relevant: Relevance) -> dict[Grade, dict[str, int]]:
     """Return how many first hits of judged queries have each grade, and how many of those are right."""
     judged = [query for query in queries if query.answerable and query.id in relevant and hits[query.id]]
-    firsts = [(hit := hits[query.id][0], bool(hit.documents & relevant[query.id].keys())) for query in judged]
-    return {
-        grade: GradeFigures(
-            hits=sum(hit.grade == grade for hit, _ in firsts),
-            right=sum(hit.grade == grade and is_right for hit, is_right in firsts),
-        )
-        for grade in GRADES
-    }
-
-
-# JSON: programs rely on these names. Names may be added, but not changed.
-
-
-def set_json(measurement: SetMeasurement) -> dict[str, Any]:
-    return {
-        "set": measurement.name,
-        "kept": summary_json(measurement.summary),
-        **{name: summary_json(summary) for name, summary in measurement.baselines.items()},
-        "categories": {name: summary_json(summary) for name, summary in measurement.categories.items()},
-        "documents": measurement.documents,
-        "queries": measurement.queries,
-        "unjudged": measurement.unjudged,
-        "asked_for": measurement.asked_for,
-        "index": asdict(measurement.index),
-        "min_score": measurement.min_score,
-        "grades": {grade: asdict(figures) for grade, figures in measurement.grades.items()},
-        "degraded": [*measurement.degraded],
-    }
-
-
-def summary_json(summary: FigureSummary) -> dict[str, Any]:
-    # A query that cannot be answered has no recall: a category of such queries has null, not 0.
-    figures: dict[str, Any] = {name: summary.figures.get(name) for name in FIGURES}
-    figures |= {name: value for name, value in asdict(summary).items() if name != "figures"}
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+    figures = {grade: {"hits": 0, "right": 0} for grade in GRADES}
+    for query in judged:
+        first = hits[query.id][0]
+        figures[first.grade]["hits"] += 1
+        figures[first.grade]["right"] += bool(first.documents & relevant[query.id].keys())
+    return figures
 
 
 # asking
@@ -363,7 +289,9 @@ def share_within(ranks: Mapping[str, int], k: int, relevant_count: int) -> float
     return sum(rank <= k for rank in ranks.values()) / relevant_count
 
 
-def mean_figures(rows: Sequence[Figures]) -> Figures:
-    if not rows:
-        return {}
-    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
+def mean_figures(rows: Sequence[Figures]) -> dict[str, float | None]:
+    return {name: _mean([row[name] for row in rows]) for name in FIGURES}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(sum(values) / len(values), 4) if values else None
