@@ -6,7 +6,6 @@ Notes, transcripts and records are never changed. What is damaged in them is nam
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -56,26 +55,12 @@ class Check:
 def examine(memory: Memory) -> list[Check]:
     """Run every check."""
     checks: list[Check] = []
-    examinations: tuple[Callable[[Memory], Iterator[Check]], ...]
-    examinations = (
-        _workspace,
-        _permissions,
-        _integrity,
-        _freshness,
-        _unindexed,
-        _sessions,
-        _receipts,
-        _records,
-        _attachments,
-        _forgetting,
-        _leftovers,
-        _history,
-    )
+    examinations = _EXAMINATIONS
     if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
         has_index = os.path.exists(memory.index_service.path)
         without = (_freshness, _unindexed) if has_index else (_integrity, _freshness, _unindexed, _receipts)
         examinations = tuple(examination for examination in examinations if examination not in without)
-    for examination in (*examinations, _embedder):
+    for examination in examinations:
         try:
             checks.extend(examination(memory))
         except KeptError as exc:
@@ -84,11 +69,9 @@ def examine(memory: Memory) -> list[Check]:
 
 
 def _failed(name: str, exc: KeptError) -> Check:
-    if isinstance(exc, StoreDamaged):
-        return Check(name, False, exc.message, _REBUILD)
-    if isinstance(exc, StoreError):  # full, read-only or busy: nothing that a repair could change
-        return Check(name, False, f"{exc.message} {exc.hint}")
-    return Check(name, False, exc.message, exc.hint)
+    if isinstance(exc, StoreError) and not isinstance(exc, StoreDamaged):
+        return Check(name, False, f"{exc.message} {exc.hint}")  # full, read-only or busy: no repair could change it
+    return Check(name, False, exc.message, _REBUILD if isinstance(exc, StoreDamaged) else exc.hint)
 
 
 def examine_agents(loaded: LoadedConfig) -> list[Check]:
@@ -109,7 +92,8 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
         "integrity": lambda: memory.index_service.repair(progress=progress),
         "forgetting": lambda: memory.forgetting.finish(),
         "leftovers": lambda: erase_leftovers(memory.config, memory.workspace),
-        "freshness": lambda: memory.sync(force=_has_hidden_changes(memory), progress=progress),
+        # An ordinary sync skips a note whose size and times are as they were.
+        "freshness": lambda: memory.sync(force=True, progress=progress),
     }
     wrong = {check.name for check in before if not check.ok}
     for name, remedy in remedies.items():
@@ -129,22 +113,13 @@ def _workspace(memory: Memory) -> Iterator[Check]:
         yield Check("workspace", True, root)
 
 
-def _private_paths(memory: Memory) -> list[tuple[str, int]]:
-    home = memory.config.home
-    folders = [home, os.path.join(home, "agents"), memory.config.paths.folder]
-    index = memory.index_service.path
-    databases = (*database_files(index), *database_files(find_cache_path(index)))
-    files = [os.path.join(home, "config.yaml"), *databases]
-    return [(path, 0o700) for path in folders] + [(path, 0o600) for path in files]
-
-
 def _open_to_others(memory: Memory) -> list[tuple[str, int]]:
     """Return the private paths that other users can access, each with the mode that it should have."""
-    return [
-        (path, mode)
-        for path, mode in _private_paths(memory)
-        if os.path.exists(path) and stat.S_IMODE(os.stat(path).st_mode) & 0o077
-    ]
+    home, index = memory.config.home, memory.index_service.path
+    folders = [home, os.path.join(home, "agents"), memory.config.paths.folder]
+    files = [os.path.join(home, "config.yaml"), *database_files(index), *database_files(find_cache_path(index))]
+    private = [(path, 0o700) for path in folders] + [(path, 0o600) for path in files]
+    return [(path, mode) for path, mode in private if os.path.exists(path) and os.stat(path).st_mode & 0o077]
 
 
 def _permissions(memory: Memory) -> Iterator[Check]:
@@ -209,13 +184,6 @@ def _unindexed(memory: Memory) -> Iterator[Check]:
         yield Check("notes", True, problem, "change the format of daily notes in that program", warning=True)
 
 
-def _has_hidden_changes(memory: Memory) -> bool:
-    """Return True if a note changed but its size and times did not. An ordinary sync would skip it."""
-    with memory.index_service.inspecting() as (_, planner):
-        scan = planner.reader.scan()
-        return planner.count_changed(scan, read_all=True) > planner.count_changed(scan)
-
-
 def _transcripts(memory: Memory) -> list[Transcript]:
     transcripts = open_transcripts(memory.config)
     return [Transcript(transcripts.storage, info.name) for info in transcripts.list()]
@@ -224,27 +192,27 @@ def _transcripts(memory: Memory) -> list[Transcript]:
 def _sessions(memory: Memory) -> Iterator[Check]:
     """Read every line of every transcript. A damaged one cannot be repaired, but it can be restored from a backup."""
     transcripts = _transcripts(memory)
-    faulty = [check for check in map(_faults_of, transcripts) if check is not None]
-    yield from faulty[:_TRANSCRIPTS_NAMED]
+    faulty = [fault for fault in map(_fault_of, transcripts) if fault]
+    for fault in faulty[:_TRANSCRIPTS_NAMED]:
+        yield Check("sessions", False, fault)
     if len(faulty) > _TRANSCRIPTS_NAMED:
         yield Check("sessions", False, f"{len(faulty) - _TRANSCRIPTS_NAMED} more transcripts are damaged.")
     if not faulty:
         yield Check("sessions", True, f"{plural(len(transcripts), 'transcript')}, all readable")
 
 
-def _faults_of(transcript: Transcript) -> Check | None:
-    name = os.path.basename(transcript.log)
+def _fault_of(transcript: Transcript) -> str:
     try:
         faults = [str(line.content) for line in transcript.iter_lines() if isinstance(line.content, Damage)]
     except SessionNotFound:  # deleted meanwhile
-        return None
+        return ""
     except KeptError as exc:
-        return Check("sessions", False, exc.message)
+        return exc.message
     if not faults:
-        return None
+        return ""
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-    detail = f"{name}, {faults[0]}{more}. Correct the line by hand, or restore the file from a backup."
-    return Check("sessions", False, detail)
+    name = os.path.basename(transcript.log)
+    return f"{name}, {faults[0]}{more}. Correct the line by hand, or restore the file from a backup."
 
 
 def _records(memory: Memory) -> Iterator[Check]:
@@ -318,10 +286,10 @@ def _receipts(memory: Memory) -> Iterator[Check]:
     """Check that the messages which compactions removed from the context are unchanged and still in the index."""
     from kept.agent.compaction import iter_receipts, verify_receipt
 
+    transcripts = open_transcripts(memory.config)
     count, wrong = 0, 0
     for transcript in _transcripts(memory):
         try:
-            transcripts = open_transcripts(memory.config)
             problems = [verify_receipt(memory, transcripts, receipt) for receipt in iter_receipts(transcript)]
         except KeptError:
             continue  # the check of the sessions reports it
@@ -354,3 +322,20 @@ def _embedder(memory: Memory) -> Iterator[Check]:
                 change = planner.size_change()
             if change:
                 yield Check("freshness", False, f"{change}.", "embed the notes again")
+
+
+_EXAMINATIONS: tuple[Callable[[Memory], Iterator[Check]], ...] = (
+    _workspace,
+    _permissions,
+    _integrity,
+    _freshness,
+    _unindexed,
+    _sessions,
+    _receipts,
+    _records,
+    _attachments,
+    _forgetting,
+    _leftovers,
+    _history,
+    _embedder,
+)
