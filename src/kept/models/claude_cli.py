@@ -111,27 +111,18 @@ async def run_lines(
             process.stdin.write(stdin)
             process.stdin.close()  # after what is buffered has been written
             total = 0
-            while line := await _read_line(process.stdout):
+            while line := await process.stdout.readline():
                 total += len(line)
                 if total > MAX_OUTPUT_BYTES:
-                    raise _too_much()
+                    raise ValueError
                 yield line
             code = await process.wait()
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - _STDERR_BYTES))
             yield ProcessExit(code, errors.read().decode("utf-8", "replace"))
+        except ValueError as exc:  # too much in all, or in a line
+            raise ModelFailed(f"{LABEL} wrote more than can be an answer.", hint="Check model.program.") from exc
         finally:
             await asyncio.shield(_stop(process))
-
-
-async def _read_line(output: asyncio.StreamReader) -> bytes:
-    try:
-        return await output.readline()
-    except ValueError as exc:  # a line above the limit
-        raise _too_much() from exc
-
-
-def _too_much() -> ModelFailed:
-    return ModelFailed(f"{LABEL} wrote more than can be an answer.", hint="Check model.program.")
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -33,6 +33,8 @@ _MIN_FACT_SCORE = 2.0
 _HEADING_CHARS = len("\n2026-03-14:\n")
 _MIN_LINE_CHARS = 30
 _SEARCH = "memory_search"
+_RECENCY = 0.2
+"""Breaks ties in favour of later lines, and no more."""
 
 
 @frozen
@@ -57,17 +59,19 @@ def salient_facts(conversation: Iterable[SpokenLine], *, limit: int = 20) -> lis
 
     Secrets are redacted, because the facts become notes, which are indexed as they are.
     """
-    lines = _spoken_lines(conversation)
-    best = islice(pick_sentences(score_sentences([line.text for line in lines]), min_score=_MIN_FACT_SCORE), limit)
+    lines, sentences = _score_lines(conversation)
+    best = islice(pick_sentences(sentences, min_score=_MIN_FACT_SCORE), limit)
     return [_extract_fact(lines, sentence) for sentence in sorted(best, key=lambda sentence: sentence.order)]
 
 
 def extract_summary(conversation: Iterable[SpokenLine], budget_tokens: int) -> str:
     """Return the best sentences that fit the budget, in order and grouped by day. Empty if none fits."""
-    lines = _spoken_lines(conversation)
+    lines, sentences = _score_lines(conversation)
+    # Small talk, which scores below zero, is used only if there is nothing else.
+    least = min(0.0, max((sentence.score for sentence in sentences), default=0.0))
     left = budget_tokens * CHARS_PER_TOKEN
     chosen: dict[int, SpokenLine] = {}
-    for sentence in _pick_for_summary(score_sentences([line.text for line in lines])):
+    for sentence in pick_sentences(sentences, min_score=least):
         fact = _extract_fact(lines, sentence)
         # Count a heading for every line, so that the sum can only be too high.
         weight = weigh(str(fact)) + 1 + (_HEADING_CHARS if fact.when else 0)
@@ -77,12 +81,6 @@ def extract_summary(conversation: Iterable[SpokenLine], budget_tokens: int) -> s
         elif left < _MIN_LINE_CHARS:
             break
     return render_facts(chosen[order] for order in sorted(chosen))
-
-
-def _pick_for_summary(sentences: list[Sentence]) -> Iterator[Sentence]:
-    """Yield the best sentences. Small talk, which scores below zero, is used only if there is nothing else."""
-    best = max((sentence.score for sentence in sentences), default=0.0)
-    return pick_sentences(sentences, min_score=min(0.0, best))
 
 
 def _extract_fact(lines: list[SpokenLine], sentence: Sentence) -> SpokenLine:
@@ -102,8 +100,9 @@ def render_facts(facts: Iterable[SpokenLine]) -> str:
     return "\n".join(lines)
 
 
-def _spoken_lines(conversation: Iterable[SpokenLine]) -> list[SpokenLine]:
-    return [SpokenLine(redact(line.text), line.speaker, line.when, line.source) for line in conversation]
+def _score_lines(conversation: Iterable[SpokenLine]) -> tuple[list[SpokenLine], list[Sentence]]:
+    lines = [SpokenLine(redact(line.text), line.speaker, line.when, line.source) for line in conversation]
+    return lines, score_sentences([line.text for line in lines])
 
 
 class ExtractiveChat:
@@ -205,11 +204,8 @@ def split_sentences(text: str) -> list[str]:
         if not _ABBREVIATION.search(part[-12:]):
             parts.append([])
     tidy = (" ".join(_MARKUP.sub("", " ".join(part)).split()) for part in parts)
-    return [_cut(part) for part in tidy if len(part) >= _MIN_LETTERS or _is_dense(part)]
-
-
-def _is_dense(part: str) -> bool:
-    return not part.isascii() and len(part) >= 4
+    # Of a script without spaces, four characters can be a sentence.
+    return [_cut(part) for part in tidy if len(part) >= (_MIN_LETTERS if part.isascii() else _MIN_LETTERS // 2)]
 
 
 def _cut(sentence: str) -> str:
@@ -237,24 +233,22 @@ def score_sentences(texts: Sequence[str]) -> list[Sentence]:
     ]
     counts = Counter(word for _, _, words in sentences for word in words)
     return [
-        Sentence(text, line, order, _cue_score(text) + _centrality(words, counts) + _recency(line, len(texts)))
+        Sentence(
+            text,
+            line,
+            order,
+            sum(weight for pattern, weight in _compiled_cues() if pattern.search(text))
+            + _centrality(words, counts)
+            + _RECENCY * line / len(texts),
+        )
         for order, (line, text, words) in enumerate(sentences)
     ]
-
-
-def _cue_score(text: str) -> float:
-    return sum(weight for pattern, weight in _compiled_cues() if pattern.search(text))
 
 
 def _centrality(words: Iterable[str], counts: Counter[str]) -> float:
     """Score words that recur. The logarithm keeps a word that is in every line from dominating."""
     weights = [math.log1p(counts[word] - 1) for word in words]
     return sum(weights) / (3 + len(weights))
-
-
-def _recency(line: int, count: int) -> float:
-    """Break ties in favour of later lines, and no more."""
-    return 0.2 * line / count
 
 
 def pick_sentences(sentences: Iterable[Sentence], *, min_score: float) -> Iterator[Sentence]:
