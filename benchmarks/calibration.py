@@ -48,8 +48,7 @@ from kept.search.weights import (
     LIKELY_SHARE,
     UNSPACED_ANSWERED,
     AnsweredModels,
-    RightModel,
-    UnspacedModel,
+    CrowdModel,
 )
 from kept.server.bench.measurement import QueryRunner
 from kept.server.bench.sets import BenchGroup, BenchQuery, BenchSet, lay_out, sample
@@ -154,8 +153,8 @@ class LearnedModels:
 
     answered: AnsweredModels | None = None
     """None for the shipped ones."""
-    unspaced: UnspacedModel = UNSPACED_ANSWERED
-    right: RightModel = FIRST_IS_RIGHT
+    unspaced: CrowdModel = UNSPACED_ANSWERED
+    right: CrowdModel = FIRST_IS_RIGHT
 
 
 def learn_models(asked: Sequence[Asked]) -> LearnedModels:

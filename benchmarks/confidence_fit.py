@@ -11,7 +11,7 @@ import numpy as np
 
 from kept.base.records import LIKELY_FROM, STRONG_FROM
 from kept.search.confidence import Signals, estimate_answered
-from kept.search.weights import AnsweredModel, AnsweredModels, RightModel, UnspacedModel
+from kept.search.weights import AnsweredModel, AnsweredModels, CrowdModel
 
 RIDGE = 1.0
 WEIGHTS = {"answer": 2.0, "random": 0.7, "foreign": 1.0, "length": 0.3}
@@ -95,7 +95,7 @@ def choose_bound(answers: Sequence[Asked], models: AnsweredModels) -> float:
     return min(float(np.quantile(logits, ALLOWED_LOST)) for logits in by_set.values() if len(logits) >= FEWEST_ANSWERS)
 
 
-def learn_unspaced(asked: Sequence[Asked]) -> UnspacedModel:
+def learn_unspaced(asked: Sequence[Asked]) -> CrowdModel:
     """Fit the model for scripts without spaces, with a bound that refuses `UNSPACED_LOST` of the answers.
 
     Sets whose notes are in another script than the questions have nothing to tell: no answer has a run in common.
@@ -111,19 +111,19 @@ def learn_unspaced(asked: Sequence[Asked]) -> UnspacedModel:
     *factors, base = fit(usable, lambda query: query.kind == "answer", row_of, WEIGHTS)
     answers = [query.signals for query in usable if query.kind == "answer"]
     logits = [base + float(np.dot(factors, row_of(signals))) for signals in answers]
-    return UnspacedModel(round(base + _logit_of(LIKELY_FROM) - float(np.quantile(logits, UNSPACED_LOST)), 2), *factors)
+    return CrowdModel(round(base + _logit_of(LIKELY_FROM) - float(np.quantile(logits, UNSPACED_LOST)), 2), *factors)
 
 
 # is the first hit the answer?
 
 
-def learn_right(asked: Sequence[Asked]) -> RightModel:
+def learn_right(asked: Sequence[Asked]) -> CrowdModel:
     """Fit the model to questions that have an answer; the other question is asked first."""
     usable = [query for query in asked if query.kind == "answer"]
     first, crowd, base = fit(
         usable, lambda query: query.is_right, lambda signals: [signals.first, -signals.crowd], {"answer": 1.0}
     )
-    return RightModel(round(base + _logit_of(STRONG_FROM) - _logit_of(RIGHT_FROM), 2), first, crowd)
+    return CrowdModel(round(base + _logit_of(STRONG_FROM) - _logit_of(RIGHT_FROM), 2), first, crowd)
 
 
 # logistic models

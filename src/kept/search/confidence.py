@@ -20,10 +20,11 @@ query in runs of characters that a passage has literally. All of this is pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from heapq import nlargest
+from operator import mul
 
 from kept.base.records import LIKELY_FROM, STRONG_FROM, ScorePart
 from kept.base.values import frozen
@@ -46,10 +47,8 @@ from kept.search.weights import (
     UNSPACED_ANSWERED,
     WITH_MEANING,
     WORDS_ONLY,
-    AnsweredModel,
     AnsweredModels,
-    RightModel,
-    UnspacedModel,
+    CrowdModel,
 )
 
 _ALL = 0.999
@@ -91,11 +90,6 @@ class Signals:
     @property
     def has_all_words(self) -> bool:
         return self.share >= _ALL
-
-    @property
-    def is_in_other_words(self) -> bool:
-        """Whether hardly a word of the query is in the notes: it may be in another language."""
-        return not self.runs and (self.share <= 0 or self.unknown_words >= UNKNOWN_FROM * self.query_words)
 
     @property
     def features(self) -> tuple[float, ...]:
@@ -186,7 +180,8 @@ def share_in_runs(query: str, text: str) -> float:
     """Return the share of a query's unspaced characters that are in a run of characters of a text."""
     text = "".join(fold(text).lower().split())
     total = covered = 0
-    for run in _unspaced_runs(fold(query[:_MAX_RUN_CHARS]).lower()):
+    for word in fold(query[:_MAX_RUN_CHARS]).lower().split():
+        run = "".join(filter(is_unspaced, word))
         total += len(run)
         end_of_covered = 0
         for at in range(len(run)):
@@ -207,12 +202,6 @@ def _end_of_run(text: str, start: int) -> int | None:
     return None
 
 
-def _unspaced_runs(query: str) -> Iterator[str]:
-    for word in query.split():
-        if run := "".join(filter(is_unspaced, word)):
-            yield run
-
-
 # confidence
 
 
@@ -220,52 +209,42 @@ def estimate_confidence(
     signals: Signals,
     *,
     models: AnsweredModels | None = None,
-    unspaced: UnspacedModel = UNSPACED_ANSWERED,
-    right: RightModel = FIRST_IS_RIGHT,
+    unspaced: CrowdModel = UNSPACED_ANSWERED,
+    right: CrowdModel = FIRST_IS_RIGHT,
 ) -> float:
     """Return the score of the first hit: likely or better if there is an answer, strong if the hit is the answer."""
     answered = estimate_answered(signals, models, unspaced=unspaced)
-    chance = estimate_right(signals, right) if answered >= LIKELY_FROM else 0.0
-    return max(chance if chance >= STRONG_FROM else 0.0, min(answered, JUST_LIKELY))
+    is_right = _chance(right.base + right.figure * signals.first - right.crowd * signals.crowd)
+    if answered >= LIKELY_FROM and is_right >= STRONG_FROM:
+        return is_right
+    return min(answered, JUST_LIKELY)
 
 
 def estimate_answered(
-    signals: Signals,
-    models: AnsweredModels | None = None,
-    *,
-    unspaced: UnspacedModel = UNSPACED_ANSWERED,
+    signals: Signals, models: AnsweredModels | None = None, *, unspaced: CrowdModel = UNSPACED_ANSWERED
 ) -> float:
     """Return how sure it is, from 0 to 1, that there is an answer. 0.25 is the bound that was chosen on folds."""
-    models = models or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
     least = ALL_WORDS_CONFIDENCE if signals.has_all_words else _chance_in_other_words(signals)
     if signals.runs is not None:
-        return max(_chance(_unspaced_logit(unspaced, signals)), least)
-    if signals.share <= 0:
+        logit = unspaced.base + unspaced.figure * math.sqrt(signals.runs) - unspaced.crowd * signals.crowd
+    elif signals.share <= 0:
         return least
-    logit = signals.size * _logit(models.large, signals) + (1 - signals.size) * _logit(models.small, signals)
+    else:
+        models = models or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
+        features = 1.0, *signals.features
+        small, large = (sum(map(mul, model, features)) for model in (models.small, models.large))
+        # What is rare in a few notes says less than in many, so the two models were learned apart.
+        logit = signals.size * large + (1 - signals.size) * small
     return max(_chance(logit), least)
 
 
-def estimate_right(signals: Signals, model: RightModel = FIRST_IS_RIGHT) -> float:
-    """Return how sure it is, from 0 to 1, that the first hit is the answer. 0.6 is the bound."""
-    return _chance(model.base + model.first * signals.first - model.crowd * signals.crowd)
-
-
 def _chance_in_other_words(signals: Signals) -> float:
-    """Return how sure the similarity of the nearest passage is, without words. Among more passages, one is nearer."""
-    if not signals.is_in_other_words:
+    """Return how sure the similarity of the nearest passage is if hardly a word of the query is in the notes: it may be
+    in another language. Among more passages, one is nearer."""
+    if signals.runs or (signals.share > 0 and signals.unknown_words < UNKNOWN_FROM * signals.query_words):
         return 0.0
     doublings = math.log2(max(1.0, signals.passages / NEAR_AMONG_PASSAGES))
     return min(signals.most_by_meaning, LIKELY_FROM * signals.nearest / (NEAR_FROM + NEAR_BY_DOUBLING * doublings))
-
-
-def _logit(model: AnsweredModel, signals: Signals) -> float:
-    base, *weights = model
-    return base + sum(weight * figure for weight, figure in zip(weights, signals.features, strict=True))
-
-
-def _unspaced_logit(model: UnspacedModel, signals: Signals) -> float:
-    return model.base + model.runs * math.sqrt(signals.runs or 0.0) - model.crowd * signals.crowd
 
 
 def _chance(logit: float) -> float:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 
 from kept.base.values import frozen
@@ -18,16 +19,15 @@ from kept.base.words.segment import fold, normalise
 from kept.search import date_words
 from kept.search.date_words import (
     Period,
+    TimeKind,
     TimeReading,
     day_of,
-    days_from,
     find_numeric,
     last_occurrences,
-    month_of,
+    period_of,
     read_ago,
+    read_date,
     shift,
-    week_of,
-    year_of,
 )
 
 _WORD = r"[^\W_]+"
@@ -38,6 +38,13 @@ _ONE_DAY = dt.timedelta(days=1)
 _DAY_ENDINGS = ("", "st", "nd", "rd", "th", "er", "e")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _LONGEST_PHRASE = max(map(len, date_words.RELATIVE))
+
+
+_KIND_AND_STEP: dict[str, tuple[TimeKind, str]] = {
+    **{unit: (unit, unit) for unit in ("day", "week", "month", "year")},
+    "weekend": ("span", "week"),
+}
+"""Kind of the reading of a unit, and what a number of them is counted in. All others are parts of a day."""
 
 
 @frozen
@@ -119,7 +126,7 @@ def _iter_unspaced(word: str, start: int) -> Iterator[Token]:
 
 @cache
 def _unspaced_words() -> re.Pattern[str]:
-    return re.compile("|".join(sorted(date_words.unspaced_relative(), key=len, reverse=True)))
+    return re.compile("|".join(sorted((word for (word,) in date_words.UNSPACED), key=len, reverse=True)))
 
 
 # the grammar
@@ -161,9 +168,9 @@ class WordReader:
             return self._units(at)
         if word in date_words.WEEKDAYS:
             return self._weekday(at)
-        if not word.isascii():
-            return self._unspaced(at)
-        return self._numbered(at)
+        if (year := _year_number(word)) and self._word(at - 1) in date_words.IN:
+            return TimeMention(at, at + 1, read_date(year))
+        return None
 
     def _word(self, at: int) -> str:
         return self.words[at] if 0 <= at < len(self.words) else ""
@@ -187,28 +194,8 @@ class WordReader:
 
     def _period(self, unit: str, number: int) -> TimeReading:
         """Return the period ``number`` units from now: ("week", -1) is last week."""
-        today = self.today
-        if unit in date_words.PART_HOURS:
-            return TimeReading("span", (_part_of_day(day_of(shift(today, "day", number)).start, unit),))
-        match unit:
-            case "day":
-                return TimeReading("day", (day_of(shift(today, "day", number)),))
-            case "week":
-                return TimeReading("week", (week_of(shift(today, "week", number)),))
-            case "weekend":
-                saturday = shift(today, "week", number) + dt.timedelta(days=5 - today.weekday())
-                return TimeReading("span", (days_from(saturday, 2),))
-            case "month":
-                month = shift(today.replace(day=1), "month", number)
-                return TimeReading("month", (month_of(month.year, month.month),))
-            case _:
-                return TimeReading("year", (year_of(today.year + number),))
-
-    def _unspaced(self, at: int) -> TimeMention | None:
-        word = self.words[at]
-        if offset := date_words.unspaced_relative().get(word):
-            return TimeMention(at, at + 1, self._period(*offset))
-        return None
+        kind, step = _KIND_AND_STEP.get(unit, ("span", "day"))
+        return TimeReading(kind, (period_of(unit, shift(self.today, step, number)),))
 
     # weekdays
 
@@ -222,24 +209,16 @@ class WordReader:
             first = at - 1
         elif after == "s" or self._qualifies(at + 1):  # "Thursday's", "jueves pasado"
             last = at + 2
-        day = self._last_weekday(number)
-        beside = {self.words[first], self.words[last - 1]}
-        if not beside.isdisjoint(date_words.NEXT_DAY):
-            day = day_of(self.today + dt.timedelta(days=(number - self.today.weekday() - 1) % 7 + 1))
-        elif before in date_words.THIS:
-            start = week_of(self.today).start.date()
-            day = day_of(start + dt.timedelta(days=(number - start.weekday()) % 7))
-        return TimeMention(first, last, TimeReading("weekday", (day,)))
+        days = (number - self.today.weekday() - 1) % 7 + 1  # to the next such day, not today
+        if date_words.NEXT_DAY.isdisjoint((self.words[first], self.words[last - 1])):
+            is_this_week = before in date_words.THIS
+            days = number - self.today.weekday() if is_this_week else days - 7 if days < 7 else -7
+        return TimeMention(first, last, TimeReading("weekday", (day_of(self.today + dt.timedelta(days=days)),)))
 
     def _qualifies(self, at: int) -> bool:
         """Return whether "last" or "next" belongs to the weekday before it, and not to "last week"."""
         is_other = tuple(self.words[at : at + 2]) in date_words.RELATIVE
         return not is_other and (self._word(at) in date_words.LAST_DAY or self._word(at) in date_words.NEXT_DAY)
-
-    def _last_weekday(self, weekday: int) -> Period:
-        """Return the last such day before today."""
-        days_back = (self.today.weekday() - weekday - 1) % 7 + 1
-        return day_of(self.today - dt.timedelta(days=days_back))
 
     # dates
 
@@ -251,8 +230,7 @@ class WordReader:
         if not is_date and self.words[at] in date_words.AMBIGUOUS and not self._is_month(at):
             return None
         if year:
-            period = day_of(dt.date(year, month, day)) if day else month_of(year, month)
-            return TimeMention(first, last, TimeReading("date" if day else "month", (period,)))
+            return TimeMention(first, last, read_date(year, month, day))
         if day and not is_date:
             day, last = None, at + 1
         periods = last_occurrences(month, day, self.today, before=before in date_words.LAST and day is None)
@@ -284,14 +262,6 @@ class WordReader:
         return (
             self.tokens[at].is_capital or self.words[at] not in date_words.AMBIGUOUS or not self._word(at + 1).isdigit()
         )
-
-    def _numbered(self, at: int) -> TimeMention | None:
-        """Read "in 2024"."""
-        word, before = self.words[at], self._word(at - 1)
-        if (year := _year_number(word)) is not None:
-            is_year = before in date_words.IN
-            return TimeMention(at, at + 1, TimeReading("year", (year_of(year),))) if is_year else None
-        return None
 
     # amounts
 
@@ -325,11 +295,6 @@ class WordReader:
         exact = read_ago(self.now, unit, number).exact
         assert exact is not None
         return TimeReading("span", (Period(exact.start, day_of(self.today).end),))
-
-
-def _part_of_day(midnight: dt.datetime, part: str) -> Period:
-    first, last = date_words.PART_HOURS[part]
-    return Period(midnight + dt.timedelta(hours=first), midnight + dt.timedelta(hours=last))
 
 
 def _day_number(word: str) -> int | None:
@@ -373,18 +338,11 @@ def _joined(part: TimeReading, whole: TimeReading) -> TimeReading | None:
         day = start + dt.timedelta(days=(period.start.weekday() - start.weekday()) % 7)
         return TimeReading("date", (day_of(day.date()),))
     if part.kind == "recurring" and whole.kind == "year":
-        years = whole.periods[0].start.year - period.start.year
-        moved = Period(_in_year(period.start, years), _in_year(period.end, years))
-        return TimeReading("date" if _is_day(period) else "month", (moved,))
+        start = period.start
+        with suppress(ValueError):  # last year had no 29 February
+            return read_date(whole.periods[0].start.year, start.month, start.day if _is_day(period) else None)
     return None
 
 
 def _is_day(period: Period) -> bool:
     return period.end - period.start == _ONE_DAY
-
-
-def _in_year(moment: dt.datetime, years_later: int) -> dt.datetime:
-    try:
-        return moment.replace(year=moment.year + years_later)
-    except ValueError:  # 29 February
-        return moment.replace(year=moment.year + years_later, month=3, day=1)

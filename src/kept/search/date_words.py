@@ -39,11 +39,11 @@ def _numbered(lines: Iterable[str], first: int) -> dict[str, int]:
     return {word: number for number, line in enumerate(lines, first) for word in line.split()}
 
 
-def _offsets(name: str) -> Iterator[tuple[str, tuple[str, int]]]:
+def _offsets(name: str, separator: str) -> Iterator[tuple[tuple[str, ...], tuple[str, int]]]:
     """Yield the phrases for a period relative to today, with a unit and the number of units from now."""
     for key, phrases in _DATA[name].items():
         unit, number = key.split()
-        yield phrases, (unit, int(number))
+        yield from ((tuple(phrase.split()), (unit, int(number))) for phrase in phrases.split(separator))
 
 
 MONTHS = _numbered(_DATA["months"], 1)
@@ -64,8 +64,9 @@ GENERAL, GENERAL_ELSEWHERE = _words("general"), _words("general_elsewhere")
 """Words that say nothing about the content, in English and in other languages."""
 SINCE, UNTIL, AFTER, TO = map(_words, ("since", "until", "after", "to"))
 
-RELATIVE = {tuple(phrase.split()): offset for text, offset in _offsets("relative") for phrase in text.split("|")}
-"""Phrases for a period relative to today."""
+UNSPACED = dict(_offsets("unspaced_relative", " "))
+RELATIVE = {**dict(_offsets("relative", "|")), **UNSPACED}
+"""Phrases for a period relative to today, and those of scripts without spaces."""
 PART_HOURS = {"morning": (0, 12), "afternoon": (12, 18), "evening": (18, 24), "night": (18, 30)}
 """Hours from midnight. The small hours of a day belong to its morning, and to the night before."""
 TELLING = frozenset((*MONTHS, *WEEKDAYS, *UNITS, *(phrase[-1] for phrase in RELATIVE)))
@@ -78,12 +79,6 @@ def english_words() -> frozenset[str]:
     lines = (*_DATA["months"], *_DATA["weekdays"], *_DATA["numbers"], *_DATA["units"].values())
     phrases = [text.partition("|")[0] for text in _DATA["relative"].values()]
     return frozenset(" ".join((*(line.split()[0] for line in lines), *phrases, _DATA["english"])).split())
-
-
-@cache
-def unspaced_relative() -> dict[str, tuple[str, int]]:
-    """Return the phrases of scripts without spaces, as `RELATIVE` has those of others."""
-    return {phrase: offset for phrases, offset in _offsets("unspaced_relative") for phrase in phrases.split()}
 
 
 EARLIER_YEARS, EARLIER_WEIGHT = 5, 0.5
@@ -131,17 +126,28 @@ def day_of(day: dt.date) -> Period:
     return days_from(day, 1)
 
 
-def week_of(day: dt.date) -> Period:
-    """Return the week that a day is in, from Monday on."""
-    return days_from(day - dt.timedelta(days=day.weekday()), 7)
+def period_of(unit: str, day: dt.date) -> Period:
+    """Return the day, its week from Monday on, weekend, month or year, or the part of it that a day is in."""
+    match unit:
+        case "day":
+            return day_of(day)
+        case "week":
+            return days_from(day - dt.timedelta(days=day.weekday()), 7)
+        case "weekend":
+            return days_from(day + dt.timedelta(days=5 - day.weekday()), 2)
+        case "month":
+            return Period(_midnight(day.replace(day=1)), _midnight(add_months(day.replace(day=1), 1)))
+        case "year":
+            return Period(dt.datetime(day.year, 1, 1), dt.datetime(day.year + 1, 1, 1))
+    first, last = PART_HOURS[unit]
+    return Period(_midnight(day) + dt.timedelta(hours=first), _midnight(day) + dt.timedelta(hours=last))
 
 
-def month_of(year: int, month: int) -> Period:
-    return Period(dt.datetime(year, month, 1), _midnight(add_months(dt.date(year, month, 1), 1)))
-
-
-def year_of(year: int) -> Period:
-    return Period(dt.datetime(year, 1, 1), dt.datetime(year + 1, 1, 1))
+def read_date(year: int, month: int | None = None, day: int | None = None) -> TimeReading:
+    """Return the reading of a year, a month or a day. Raise ValueError if there is none."""
+    unit = "day" if day else "month" if month else "year"
+    kind: TimeKind = "date" if day else "month" if month else "year"
+    return TimeReading(kind, (period_of(unit, dt.date(year, month or 1, day or 1)),))
 
 
 def add_months(day: dt.date, count: int) -> dt.date:
@@ -161,7 +167,7 @@ def last_occurrences(month: int, day: int | None, today: dt.date, *, before: boo
     periods: list[Period] = []
     for back in range(1 + EARLIER_YEARS):
         try:
-            period = day_of(dt.date(year - back, month, day)) if day else month_of(year - back, month)
+            (period,) = read_date(year - back, month, day).periods
         except (ValueError, OverflowError):
             continue
         periods.append(Period(period.start, period.end, EARLIER_WEIGHT if back else 1.0))
@@ -236,33 +242,23 @@ def find_numeric(text: str, now: dt.datetime) -> list[tuple[int, int, TimeReadin
 def _separated(match: re.Match[str], now: dt.datetime) -> TimeReading | None:
     """Read numbers with a separator: 2024-01-15, 2024/1/5, 15.01.2024, 01/15/2024, 2024-03. Return None otherwise."""
     first, separator, second, third = match.groups()
-    if len(first) == 4 and third is None:
-        is_month = separator == "-" and len(second) == 2
-        return TimeReading("month", (month_of(int(first), int(second)),)) if is_month else None
-    if len(first) == 4 and len(third) <= 2:
-        return TimeReading("date", (day_of(dt.date(int(first), int(second), int(third))),))
+    if len(first) == 4:
+        if third is None:
+            return read_date(int(first), int(second)) if separator == "-" and len(second) == 2 else None
+        return read_date(int(first), int(second), int(third)) if len(third) <= 2 else None
     if len(first) > 2 or third is None or len(third) != 4:
         return None
-    if separator == ".":
-        return TimeReading("date", (day_of(dt.date(int(third), int(second), int(first))),))
-    return _either_first(int(first), int(second), int(third))
-
-
-def _either_first(first: int, second: int, year: int) -> TimeReading | None:
-    """Read 01/15/2024 and 15/01/2024 by their values. 3/4/2024 may be in March or in April."""
-    if first <= 12 and second <= 12 and first != second:
-        return None
-    month, day = (first, second) if second > 12 else (second, first)
-    return TimeReading("date", (day_of(dt.date(year, month, day)),))
+    day, month = int(first), int(second)
+    if separator != ".":
+        if day <= 12 and month <= 12 and day != month:
+            return None  # 3/4/2024 may be in March or in April
+        if month > 12:
+            day, month = month, day
+    return read_date(int(third), month, day)
 
 
 def _cjk_date(match: re.Match[str], now: dt.datetime) -> TimeReading:
-    year = int(match[1])
-    if not match[2]:
-        return TimeReading("year", (year_of(year),))
-    if not match[3]:
-        return TimeReading("month", (month_of(year, int(match[2])),))
-    return TimeReading("date", (day_of(dt.date(year, int(match[2]), int(match[3]))),))
+    return read_date(*(int(number) for number in match.groups() if number))
 
 
 def _cjk_day(match: re.Match[str], now: dt.datetime) -> TimeReading | None:

@@ -143,21 +143,13 @@ def _is_rest_general(text: TimeText) -> bool:
     english = date_words.english_words()
     is_english = all(word in english for at in covered if (word := text.tokens[at].text).isalpha())
     stopwords = stopwords_for(rest) if is_english else all_stopwords() | date_words.GENERAL_ELSEWHERE
-    return all(_is_general(word, stopwords) for word in rest)
+    general = ENGLISH | date_words.GENERAL | date_words.ARTICLES | _BOUNDS | stopwords
+    return all(word in general or _is_general_run(word) for word in rest)
 
 
-def _is_general(word: str, stopwords: frozenset[str]) -> bool:
-    if (
-        word in ENGLISH
-        or word in date_words.GENERAL
-        or word in stopwords
-        or word in date_words.ARTICLES
-        or word in _BOUNDS
-    ):
-        return True
-    if word.isascii() or not is_unspaced(word):
-        return False
-    return word in date_words.GENERAL_ELSEWHERE or is_stopword_run(word)
+def _is_general_run(word: str) -> bool:
+    """Return whether a word of a script without spaces says nothing about the content."""
+    return is_unspaced(word) and (word in date_words.GENERAL_ELSEWHERE or is_stopword_run(word))
 
 
 # one or two times
@@ -165,20 +157,16 @@ def _is_general(word: str, stopwords: frozenset[str]) -> bool:
 
 def _one_time(text: TimeText) -> TimeQuery:
     mention = text.mentions[0]
-    period, words = mention.reading.periods[0], text.expression(mention)
-    before = _word_before(text, mention)
+    period, words, before = mention.reading.periods[0], text.expression(mention), _word_before(text, mention)
     since: dt.datetime | None = period.start
     until: dt.datetime | None = period.end
     if before in date_words.SINCE:
-        since, until, words = (mention.reading.exact or period).start, None, f"{before} {words}"
+        since, until = (mention.reading.exact or period).start, None
     elif before in date_words.UNTIL:
-        since, until, words = (
-            None,
-            period.start if before in ("before", "vor", "avant") else period.end,
-            f"{before} {words}",
-        )
+        since, until = None, period.start if before in ("before", "vor", "avant") else period.end
     elif before in date_words.AFTER:
-        since, until, words = period.end, None, f"{before} {words}"
+        since, until = period.end, None
+    words = f"{before} {words}" if before in _BOUNDS else words
     return _time_query(since, until, words, text.mentions)
 
 

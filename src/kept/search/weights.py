@@ -99,25 +99,13 @@ class AnsweredModels:
 
 
 @frozen
-class UnspacedModel:
-    """Coefficients of a logistic model for scripts without spaces: is there an answer?"""
+class CrowdModel:
+    """Coefficients of a logistic model of a figure and of the crowd around the first candidate."""
 
     base: float
-    runs: float
-    """Of the square root of the share in runs."""
+    figure: float
     crowd: float
     """Of the logarithm of the number of candidates that come near the first."""
-
-
-@frozen
-class RightModel:
-    """Coefficients of a logistic model: is the first hit the answer?"""
-
-    base: float
-    first: float
-    """Of the sum of the first candidate."""
-    crowd: float
-    """Of the logarithm of the number of candidates that come near it."""
 
 
 WITH_MEANING = AnsweredModels(
@@ -128,8 +116,10 @@ WORDS_ONLY = AnsweredModels(
     small=AnsweredModel(-6.16, share=9.91, further=3.05, brevity=3.48, meaning=0.0, unknown=4.51),
     large=AnsweredModel(-6.27, share=7.99, further=2.6, brevity=3.34, meaning=0.0, unknown=0.6),
 )
-UNSPACED_ANSWERED = UnspacedModel(-7.1, runs=12.26, crowd=0.64)
-FIRST_IS_RIGHT = RightModel(-1.39, first=5.69, crowd=1.59)
+UNSPACED_ANSWERED = CrowdModel(-7.1, figure=12.26, crowd=0.64)
+"""Is there an answer, in scripts without spaces? The figure is the square root of the share in runs."""
+FIRST_IS_RIGHT = CrowdModel(-1.39, figure=5.69, crowd=1.59)
+"""Is the first hit the answer? The figure is its sum."""
 NEAR_SHARE = 0.15
 """A candidate whose sum is this share of the first lower counts as a third of a rival, one twice as far as a tenth."""
 SMALL_MEMORY_PASSAGES, LARGE_MEMORY_PASSAGES = 60, 1000
