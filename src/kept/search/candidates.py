@@ -301,9 +301,9 @@ class WeightedTerm:
 class _Phrase:
     """A phrase of the full-text query: a term, or an expansion of it."""
 
-    weighted: WeightedTerm
-    source: WeightedTerm
-    """The term of the query that it stands for: itself, or the one that it expands."""
+    counted: CountedPhrase
+    term: Term
+    """The term of the query that it stands for."""
     expansion: Expansion | None
     gain: float
     """Amount that counts towards the total of the query."""
@@ -323,10 +323,8 @@ class KeywordSearch:
             self.terms = [_replace_unknown(term, expansions) for term in self.terms]
         self.total_idf = sum(term.idf for term in self.terms)
         self._phrases = [phrase for term in self.terms for phrase in _phrases_of(term, expansions)]
-        self._gains = [(phrase.gain, phrase.expansion, phrase.source.term.text) for phrase in self._phrases]
         self._has_expansions = bool(expansions)
-        looked_up = [phrase.weighted for phrase in self._phrases]
-        self._search = words.search([CountedPhrase(term.term.phrase, term.rows) for term in looked_up])
+        self._search = words.search([phrase.counted for phrase in self._phrases])
 
     def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
         unknown = [term.term.text for term in self.terms if not term.rows and term.term.kind in ("word", "wildcard")]
@@ -368,19 +366,19 @@ class KeywordSearch:
         matched: list[str] = []
         expansions: dict[Expansion, None] = {}
         damping = K1 * (1 - B + B * match.length / max(1.0, mean_length))
-        gains = self._gains
-        for number, in_text, in_context in self._best_of_each(match.counts) if self._has_expansions else match.counts:
-            gain, expansion, text = gains[number]
+        for number, in_text, in_context in self._best_of_each(match.counts):
+            phrase = self._phrases[number]
+            gain = phrase.gain
             if in_text:
                 words += gain * in_text * (K1 + 1) / (in_text + damping)
                 coverage += gain
             if in_context:
                 around += gain * in_context * (K1 + 1) / (in_context + K1)
             reach += gain
-            if expansion is None:
-                matched.append(text)
+            if phrase.expansion is None:
+                matched.append(phrase.term.text)
             else:
-                expansions[expansion] = None
+                expansions[phrase.expansion] = None
         total = self.total_idf
         return KeywordHit(
             1 - math.exp(-STEEPNESS * (words / total)),  # saturated: from 0 to 1, in the same order
@@ -391,12 +389,14 @@ class KeywordSearch:
             tuple(expansions),
         )
 
-    def _best_of_each(self, counts: Iterable[PhraseCount]) -> Iterator[PhraseCount]:
-        """Yield the best phrase for each term: one in the text before one in the context, then the one that counts
+    def _best_of_each(self, counts: Sequence[PhraseCount]) -> Iterable[PhraseCount]:
+        """Return the best phrase for each term: one in the text before one in the context, then the one that counts
         most."""
         phrases = self._phrases
-        for _, group in groupby(counts, key=lambda item: id(phrases[item[0]].source)):
-            yield max(group, key=lambda item: (item[1] > 0, item[2] > 0, phrases[item[0]].gain))
+        if not self._has_expansions:
+            return counts
+        groups = groupby(counts, key=lambda item: phrases[item[0]].term)
+        return [max(group, key=lambda item: (item[1] > 0, item[2] > 0, phrases[item[0]].gain)) for _, group in groups]
 
 
 def _rarest_pairs(terms: list[WeightedTerm]) -> list[WeightedTerm]:
@@ -408,21 +408,19 @@ def _rarest_pairs(terms: list[WeightedTerm]) -> list[WeightedTerm]:
     return [term for term in terms if id(term) not in common]
 
 
-def _phrases_of(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> list[_Phrase]:
-    phrases = [_Phrase(term, term, None, term.idf)] if term.rows else []
-    for expansion, weighted in expansions:
-        if term.term.text in expansion.sources:
-            phrases.append(_Phrase(weighted, term, expansion, expansion.share * min(term.idf, weighted.idf)))
-    return phrases
+def _phrases_of(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> Iterator[_Phrase]:
+    """Yield the phrases for a term of the query. Those of one term stand together."""
+    if term.rows:
+        yield _Phrase(CountedPhrase(term.term.phrase, term.rows), term.term, None, term.idf)
+    for item, other in expansions:
+        if term.term.text in item.sources:
+            gain = item.share * min(term.idf, other.idf)
+            yield _Phrase(CountedPhrase(other.term.phrase, other.rows), term.term, item, gain)
 
 
 def _replace_unknown(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> WeightedTerm:
     """Return a term that no chunk has with the rarity of the word that certainly stands for it, if there is one."""
-    others = [
-        weighted.idf
-        for expansion, weighted in expansions
-        if expansion.is_certain and term.term.text in expansion.sources
-    ]
+    others = [other.idf for item, other in expansions if item.is_certain and term.term.text in item.sources]
     return term if term.rows or not others else WeightedTerm(term.term, min(term.idf, max(others)), 0)
 
 

@@ -233,7 +233,6 @@ def estimate_answered(
         models = models or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
         features = 1.0, *signals.features
         small, large = (sum(map(mul, model, features)) for model in (models.small, models.large))
-        # What is rare in a few notes says less than in many, so the two models were learned apart.
         logit = signals.size * large + (1 - signals.size) * small
     return max(_chance(logit), least)
 

@@ -70,9 +70,6 @@ class _ChunkFacts:
     state: ValidityState
     fact: LineFact
 
-    def is_older(self, other: _ChunkFacts) -> bool:
-        return _order(self.focus) < _order(other.focus)
-
 
 def _order(statement: Statement) -> tuple[dt.date, dt.date]:
     validity = statement.validity
@@ -260,23 +257,25 @@ def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValid
     validity = facts.focus.validity
     if validity is None:
         return None
-    related = [
-        (other.chunk.path, statement)
-        for other in others
-        for statement in other.statements
-        if statement.validity and statement is not facts.focus and _is_related(facts, statement)
-    ]
-    origin = facts.chunk.path, facts.focus.first_line
-    related = [(path, statement) for path, statement in related if (path, statement.first_line) != origin]
-    until = validity.until
-    after = [item for item in related if until and item[1].validity and item[1].validity.since]
-    after = [item for item in after if _order(item[1])[0] >= (until or dt.date.max)]
+    since, until = validity.since, validity.until
+    before: list[tuple[str, Statement]] = []
+    after: list[tuple[str, Statement]] = []
+    for other in others:
+        path = other.chunk.path
+        for statement in other.statements:
+            is_own = (path, statement.first_line) == (facts.chunk.path, facts.focus.first_line)
+            if is_own or statement.validity is None or not _is_related(facts, statement):
+                continue
+            starts, ends = _order(statement)
+            if since and ends <= since:
+                before.append((path, statement))
+            if until and starts >= until:
+                after.append((path, statement))
     successor = min(after, key=lambda item: (_order(item[1])[0], item[0] != facts.chunk.path), default=None)
-    before = [item for item in related if validity.since and _order(item[1])[1] <= validity.since]
     before.sort(key=lambda item: _order(item[1])[1], reverse=True)
     return FactValidity(
         holds=facts.state == "holds",
-        since=validity.since.isoformat() if validity.since else None,
+        since=since.isoformat() if since else None,
         until=until.isoformat() if until else None,
         was=validity.was or None,
         replaced_by=_cite(*successor) if successor else None,
