@@ -41,7 +41,13 @@ _MAX_CONTINUATIONS = 8
 _SAME_START = 4
 """Characters at the start of a word in which two edits are not looked for, so that few stems have to be compared."""
 _MAX_COMPARED = 1_000
+_CERTAIN = (COMPOUND_SHARE, TYPO_SHARE)
+"""Weights of what stands for an unknown word, and not for several that it may be."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+StandIn = tuple[Term, float]
+"""A term for an unknown word, and its weight."""
 
 
 def expand(words: WordIndex, query: ParsedQuery, unknown: Sequence[str]) -> list[Expansion]:
@@ -60,15 +66,9 @@ def _for_unknown(words: WordIndex, term: Term) -> list[Expansion]:
     word = fold(term.text).lower()
     if not word.isalpha() or not _MIN_TYPO <= len(word) <= _MAX_TYPO or is_unspaced(word):
         return []
-    if term.kind == "wildcard":
-        return _beginning(words, term.text, word)
-    return (
-        _parts(words, term.text, word)
-        or _one_edit(words, term.text, word)
-        or _beginning(words, term.text, word)
-        or _continuation(words, term.text, word)
-        or _more_edits(words, term.text, word)
-    )
+    ways = (_beginning,) if term.kind == "wildcard" else (_parts, _one_edit, _beginning, _continuation, _more_edits)
+    found = next(filter(None, (way(words, word) for way in ways)), [])
+    return [Expansion(other, (term.text,), term.text, share, share in _CERTAIN) for other, share in found]
 
 
 # compounds and equivalents
@@ -95,7 +95,7 @@ def _equivalents(words: WordIndex, terms: Sequence[Term]) -> Iterator[Expansion]
                 yield Expansion(Term(other, "word"), (term.text,), term.text, share)
 
 
-def _parts(words: WordIndex, text: str, word: str) -> list[Expansion]:
+def _parts(words: WordIndex, word: str) -> list[StandIn]:
     """Return the two words that a compound consists of, if a chunk has them one after the other."""
     splits = [(word[:at], word[at:]) for at in range(_MIN_PART, len(word) - _MIN_PART + 1)]
     known = set(_known(words, {part for split in splits for part in split}))
@@ -104,7 +104,7 @@ def _parts(words: WordIndex, text: str, word: str) -> list[Expansion]:
     possible.sort(key=lambda term: -min(map(len, term.text.split())))
     for term in possible[:_MAX_SPLITS]:
         if words.phrase_frequency(term.phrase, cap=1):
-            return [Expansion(term, (text,), text, COMPOUND_SHARE)]
+            return [(term, COMPOUND_SHARE)]
     return []
 
 
@@ -118,33 +118,27 @@ def _known(words: WordIndex, candidates: Iterable[str]) -> list[str]:
 # beginnings
 
 
-def _beginning(words: WordIndex, text: str, word: str) -> list[Expansion]:
+def _beginning(words: WordIndex, word: str) -> list[StandIn]:
     """Return the longest beginning of a word that is a word of the index: postgres for postgresql."""
     shortest = max(_MIN_BEGINNING, round(_MIN_BEGINNING_SHARE * len(word)))
     beginnings = _known(words, [word[:length] for length in range(len(word) - 1, shortest - 1, -1)])
-    if not beginnings:
-        return []
-    spelling = _find_spelling(words, words.stems(beginnings[0])[0], word)
-    if spelling is None:
-        return []
-    return [Expansion(Term(spelling, "word"), (text,), text, BEGINNING_SHARE, is_certain=False)]
+    spelling = _find_spelling(words, words.stems(beginnings[0])[0], word) if beginnings else None
+    return [(Term(spelling, "word"), BEGINNING_SHARE)] if spelling else []
 
 
-def _continuation(words: WordIndex, text: str, word: str) -> list[Expansion]:
+def _continuation(words: WordIndex, word: str) -> list[StandIn]:
     """Return the words of the index that begin with a word: physiotherapy for physio."""
     stem = "".join(words.stems(word))
     if len(stem) < _MIN_BEGINNING:
         return []
     count = len(words.stems_starting(stem, limit=_MAX_CONTINUATIONS + 1))
-    if not 0 < count <= _MAX_CONTINUATIONS:
-        return []
-    return [Expansion(Term(word, "wildcard"), (text,), text, BEGINNING_SHARE, is_certain=False)]
+    return [(Term(word, "wildcard"), BEGINNING_SHARE)] if 0 < count <= _MAX_CONTINUATIONS else []
 
 
 # typos
 
 
-def _one_edit(words: WordIndex, text: str, word: str) -> list[Expansion]:
+def _one_edit(words: WordIndex, word: str) -> list[StandIn]:
     """Return the words of the index that one edit makes of a word."""
     if not word.isascii():
         return []  # which letters to try depends on the language; `_more_edits` compares with the vocabulary instead
@@ -157,10 +151,10 @@ def _one_edit(words: WordIndex, text: str, word: str) -> list[Expansion]:
         return []
     stems = sorted(same_start or frequencies, key=lambda stem: (-frequencies[stem], stem))
     is_certain = bool(same_start) and len(word) >= _MIN_CERTAIN_TYPO
-    return _corrections(text, _spellings(words, word, stems), is_certain=is_certain)
+    return _corrections(words, word, stems, is_certain=is_certain)
 
 
-def _more_edits(words: WordIndex, text: str, word: str) -> list[Expansion]:
+def _more_edits(words: WordIndex, word: str) -> list[StandIn]:
     """Return the words of the index that are at most two edits from a long word, and begin with the same letters."""
     stem = "".join(words.stems(word))
     most = _max_edits(word)
@@ -171,27 +165,19 @@ def _more_edits(words: WordIndex, text: str, word: str) -> list[Expansion]:
             if distance <= most:
                 nearest[other] = distance
     least = min(nearest.values(), default=0)
-    spellings = _spellings(words, word, [other for other in nearest if nearest[other] == least])
-    return _corrections(text, spellings, is_certain=len(word) >= _MIN_CERTAIN_TYPO)
+    stems = [other for other in nearest if nearest[other] == least]
+    return _corrections(words, word, stems, is_certain=len(word) >= _MIN_CERTAIN_TYPO)
 
 
-def _corrections(text: str, spellings: Sequence[str], *, is_certain: bool) -> list[Expansion]:
-    is_certain = is_certain and len(spellings) == 1
-    share = TYPO_SHARE if is_certain else GUESS_SHARE
-    return [
-        Expansion(Term(spelling, "word"), (text,), text, share, is_certain=is_certain)
-        for spelling in spellings[:_MAX_GUESSES]
-    ]
-
-
-def _spellings(words: WordIndex, word: str, stems: Sequence[str]) -> list[str]:
+def _corrections(words: WordIndex, word: str, stems: Sequence[str], *, is_certain: bool) -> list[StandIn]:
     """Return a word of the notes for each of the first stems, if it is a few edits from ``word``.
 
     Stems alone do not tell: an edit makes "mooring" of "morning", whose stem is that of "moor".
     """
-    spellings = (_find_spelling(words, stem, word) for stem in stems[:_MAX_SPELLINGS])
-    most = _max_edits(word)
-    return [spelling for spelling in spellings if spelling and edit_distance(spelling, word) <= most]
+    found = (_find_spelling(words, stem, word) for stem in stems[:_MAX_SPELLINGS])
+    spellings = [spelling for spelling in found if spelling and edit_distance(spelling, word) <= _max_edits(word)]
+    share = TYPO_SHARE if is_certain and len(spellings) == 1 else GUESS_SHARE
+    return [(Term(spelling, "word"), share) for spelling in spellings[:_MAX_GUESSES]]
 
 
 def _max_edits(word: str) -> int:

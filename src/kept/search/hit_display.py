@@ -42,16 +42,15 @@ def is_match(word: str, words: Iterable[str]) -> bool:
     from kept.base.words.segment import fold
 
     folded = fold(word).lower()
-    return any(folded == other or _same_stem(folded, other) for other in words)
-
-
-def _same_stem(word: str, other: str) -> bool:
-    if other.endswith("*"):
-        return word.startswith(other[:-1])
-    if any(map(str.isdigit, word + other)):  # otter20 is no form of otter1
-        return False
-    stem = other[: max(_MIN_STEM, len(other) - _ENDING + 1)]
-    return len(stem) >= _MIN_STEM and word.startswith(stem) and abs(len(word) - len(other)) <= _ENDING
+    for other in words:
+        if folded == other or (other.endswith("*") and folded.startswith(other[:-1])):
+            return True
+        if other.endswith("*") or any(map(str.isdigit, folded + other)):  # otter20 is no form of otter1
+            continue
+        stem = other[: max(_MIN_STEM, len(other) - _ENDING + 1)]
+        if len(stem) >= _MIN_STEM and folded.startswith(stem) and abs(len(folded) - len(other)) <= _ENDING:
+            return True
+    return False
 
 
 def day_and_time(hit: Hit) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import os
 import posixpath
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from kept.base.listings import BrokenLinks, FoundLink, NoteLink, NoteLinks, TagCount, TagList
@@ -116,40 +117,28 @@ class LinkResolver:
     """Finds the note that a link means. Names that were looked up are remembered."""
 
     def __init__(self, notes: NoteTables) -> None:
-        self._notes = notes
-        self._named: dict[str, list[tuple[str, int]]] = {}
-        self._resolved: dict[tuple[str, bool, str], str | None] = {}
+        self._find = cache(notes.paths_named)
+        self._resolve = cache(self._by_name)
 
     def resolve(self, link: FoundLink, source: str) -> str | None:
         """Return the path of the note that a link in the note ``source`` means, or None if the link is broken."""
-        folder = posixpath.dirname(source)
-        key = (link.target, link.is_path, folder)
-        if key not in self._resolved:
-            self._resolved[key] = self._by_file(link, folder) or self._by_title(link)
-        return self._resolved[key]
+        return self._resolve(link.target, link.is_path, posixpath.dirname(source))
 
-    def _by_file(self, link: FoundLink, folder: str) -> str | None:
-        paths = [path for path, kind in self._find(link_key(link.target)) if kind == FILE]
-        if not paths:
-            return None
+    def _by_name(self, target: str, is_path: bool, folder: str) -> str | None:
+        titles = (path for path, kind in self._find(name_key(target)) if kind != FILE)
+        return self._by_file(target, is_path, folder) or next(titles, None)
+
+    def _by_file(self, target: str, is_path: bool, folder: str) -> str | None:
+        paths = [path for path, kind in self._find(link_key(target)) if kind == FILE]
         by_key = {_path_key(path): path for path in reversed(paths)}
-        beside, rooted = _path_key(posixpath.join(folder, link.target)), _path_key(link.target)
-        is_relative = link.is_path or link.target.startswith(("./", "../"))
+        beside, rooted = _path_key(posixpath.join(folder, target)), _path_key(target)
+        is_relative = is_path or target.startswith(("./", "../"))
         for exact in (beside, rooted) if is_relative else (rooted, beside):
             if exact in by_key:
                 return by_key[exact]
         ending = "/" + rooted.lstrip("/")
         fitting = [path for path in paths if f"/{_path_key(path)}".endswith(ending)]
         return min(fitting, key=lambda path: (path.count("/"), len(path), path), default=None)
-
-    def _by_title(self, link: FoundLink) -> str | None:
-        named = self._find(name_key(link.target))
-        return next((path for path, kind in named if kind != FILE), None)
-
-    def _find(self, key: str) -> list[tuple[str, int]]:
-        if key not in self._named:
-            self._named[key] = self._notes.paths_named(key)
-        return self._named[key]
 
 
 def _path_key(path: str) -> str:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -82,15 +82,13 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     # Only the built-in model has two parts to blend, and knows which words it has never seen.
     if not isinstance(embedder, StaticEmbedder):
         return QueryVector(code, identity, calibration), ()
-    blend = partial(_blend, embedder, matrix.data, identity)
-    return QueryVector(
-        code, identity, calibration, blend, most_by_meaning=JUST_LIKELY if embedder.knows(text) else 0.0
-    ), ()
 
+    def blend(unknown: float) -> QueryVector:
+        blended, calibration = embedder.blend_query(matrix.data, unknown=unknown)
+        return QueryVector(quantise(blended), identity, calibration)
 
-def _blend(embedder: StaticEmbedder, row: bytes, identity: str, unknown: float) -> QueryVector:
-    blended, calibration = embedder.blend_query(row, unknown=unknown)
-    return QueryVector(quantise(blended), identity, calibration)
+    most = JUST_LIKELY if embedder.knows(text) else 0.0
+    return QueryVector(code, identity, calibration, blend, most_by_meaning=most), ()
 
 
 def search_index(
@@ -124,7 +122,8 @@ def search_index(
             repeats=arrangement.repeats,
             bystanders=arrangement.bystanders,
         )
-        titles = _read_titles(index, (scored.chunk for scored, _ in selection.hits))
+        talks = {scored.chunk.path for scored, _ in selection.hits if scored.chunk.source == "sessions"}
+        titles = index.live.conversation_titles(talks)
     return _make_result(selection, ranking, index.path, titles)
 
 
@@ -149,7 +148,8 @@ def _rank(
     exact = ExactMatch(query)
     exact_rows = exact.find_rows(index.words, filters)
     pool = gather_pool(index, request, vector, exact_rows=exact_rows)
-    marked = sum(map(_may_be_dated, pool.chunks.values()))
+    notes = (chunk for chunk in pool.chunks.values() if chunk.source == "memory")
+    marked = sum(may_be_marked(chunk.text) or may_be_marked(chunk.heading) for chunk in notes)
     if marked > _MANY_MARKED:  # many versions of a fact may have crowded out the one that holds
         pool = gather_pool(index, request, vector, exact_rows=exact_rows, limit=_VERSIONS)
     questions = find_repeated_questions(pool, query.text)
@@ -205,11 +205,6 @@ def _find_no_answers(index: Index, pool: CandidatePool) -> set[int]:
     return rows
 
 
-def _may_be_dated(chunk: ChunkRow) -> bool:
-    """Return whether a chunk may have a statement that says when it holds."""
-    return chunk.source == "memory" and (may_be_marked(chunk.text) or may_be_marked(chunk.heading))
-
-
 def _judge(
     ranked: list[Scored],
     pool: CandidatePool,
@@ -249,7 +244,7 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
     latest = [row for row, *_ in entries[-max_results:]]
     chunks = index.live.get_chunks(latest)
     windows = Windows(partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
-    titles = _read_titles(index, chunks.values())
+    titles = index.live.conversation_titles({chunk.path for chunk in chunks.values()})
     hits = [_make_hit(windows.open(chunks[row]), chunks[row], None, index.path, titles) for row in latest]
     return hits, len(entries)
 
@@ -296,12 +291,6 @@ def _make_result(selection: Selection, ranking: _Ranking, index_path: str, title
 def _occurrence(chunk: ChunkRow) -> Occurrence:
     when = time_from_ms(chunk.timestamp_ms).isoformat(timespec="seconds")
     return Occurrence(chunk.path, chunk.start_line, chunk.end_line, chunk.source, when)
-
-
-def _read_titles(index: Index, chunks: Iterable[ChunkRow]) -> dict[str, str]:
-    """Return the titles of the conversations that chunks are from, by path."""
-    paths = {chunk.path for chunk in chunks if chunk.source == "sessions"}
-    return index.live.conversation_titles(paths) if paths else {}
 
 
 def _make_hit(

@@ -178,7 +178,7 @@ class IndexService:
             if vector:
                 warnings += self._repairing(self._heal_vectors, progress)
             result = self._repairing(self._search_index, request, vector)
-            degraded = (*self._take_reasons(), *warnings, *reasons, *problems, *result.degraded)
+            degraded = (*self._take_notices(), *warnings, *reasons, *problems, *result.degraded)
         return self.complete_result(replace(result, degraded=degraded), started)
 
     def complete_result(self, result: SearchResult, started: float) -> SearchResult:
@@ -206,7 +206,7 @@ class IndexService:
         with self._lock:
             warnings = self._repairing(self._sync_for_search, progress)
             value = self._repairing(self._read, action)
-            return value, tuple(dict.fromkeys((*self._take_reasons(), *warnings)))
+            return value, tuple(dict.fromkeys((*self._take_notices(), *warnings)))
 
     def _read(self, action: Callable[[Index], T]) -> T:
         index = self._synced_index()
@@ -290,7 +290,7 @@ class IndexService:
         self.require_usable()
         with self._lock:
             report = self._repairing(self._try_embedders, force=force, progress=progress, by_request=by_request)
-            notices = self._take_notices()
+            notices = self._take_notices(with_settings=False)
             warnings = self._handle.embedder_warnings() if by_request else ()
         problem = self.qmd.sync(self.scan().files) if self.qmd else None
         return replace(
@@ -451,12 +451,9 @@ class IndexService:
         log.warning("%s %s", damage.message, remedy)
         self._handle.notices.append(f"{damage.message} {remedy}")
 
-    def _take_reasons(self) -> tuple[str, ...]:
+    def _take_notices(self, *, with_settings: bool = True) -> tuple[str, ...]:
         """Return what a result should report once: problems of the settings, and events of the index."""
-        from_settings, self._settings_notices = self._settings_notices, ()
-        return (*from_settings, *self._take_notices())
-
-    def _take_notices(self) -> tuple[str, ...]:
-        """Return the events of the index since the last call, to report each once."""
         notices, self._handle.notices = tuple(self._handle.notices), []
+        if with_settings:
+            notices, self._settings_notices = (*self._settings_notices, *notices), ()
         return notices
