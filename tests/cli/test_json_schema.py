@@ -133,7 +133,6 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("sessions restore", ["sessions", "restore", session]),
         ("forget", ["forget", "Skerry", "--dry-run"]),
         ("forget", ["forget", "Bees fly", "--yes"]),
-        ("forget --receipts", ["forget", "--receipts"]),
         *(
             (f"import {kind}", ["import", kind, str(tmp / "fresh")])
             for kind in ("claude-code", "codex", "openclaw", "pi", "claude-ai")

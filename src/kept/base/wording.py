@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def plural(count: int, noun: str, plural_noun: str | None = None) -> str:
     """Return a number with a noun that agrees with it."""
     return f"{count:,} {noun if count == 1 else plural_noun or noun + 's'}"
+
+
+def short_list(names: Sequence[str], most: int) -> str:
+    """Return names in a row, and of more than ``most`` how many others there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def size_text(size: int) -> str:

@@ -9,7 +9,7 @@ import click
 
 from kept.agent.tools.record_json import to_json
 from kept.base.wording import plural, size_text
-from kept.cli.output import echo, local_time, print_json, style, warn
+from kept.cli.output import echo, print_json, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kept.config import LoadedConfig
     from kept.forgetting.plan import ForgetPlan, Place
     from kept.forgetting.receipt import ForgetReceipt
-    from kept.memory import Memory
 
 _SHOWN_CHARS = 200
 _SHOWN_LEFT = 50
@@ -32,19 +31,15 @@ _SHOWN_LEFT = 50
 @click.option("--yes", "-y", is_flag=True, help="Forget all places that have exactly this. Do not ask.")
 @click.option("--all", "allow_all", is_flag=True, help="Allow very short words and more than 100 places.")
 @click.option("--dry-run", is_flag=True, help="Only show the places.")
-@click.option("--receipts", is_flag=True, help="List the receipts of earlier forgets.")
 @click.pass_obj
 def command(
     options: Globals,
+    /,
     query: tuple[str, ...],
-    session: str | None,
-    person: str | None,
-    before: str | None,
     places: str | None,
     yes: bool,
-    allow_all: bool,
     dry_run: bool,
-    receipts: bool,
+    **what: Any,
 ) -> None:
     """Forget something for good: in notes, conversations, the index and every other file of Kept.
 
@@ -58,20 +53,19 @@ def command(
     kept forget --person Mallory
     """
     with options.memory() as memory:
-        if receipts:
-            _list_receipts(memory, as_json=options.as_json)
-            return
         words = " ".join(query) if query else None
-        if (words, session, person, before) == (None, None, None, None):
+        if words is None and not any(what[name] for name in ("session", "person", "before")):
             raise UsageError(
                 "There is nothing to forget.", hint="Name words or a citation: kept forget 'old gate code'"
             )
-        plan = memory.forgetting.plan(words, session=session, person=person, before=before, allow_all=allow_all)
-        if dry_run or not plan.options:
-            _show_plan(plan, as_json=options.as_json)
-            return
+        plan = memory.forgetting.plan(words, **what)
+        is_over = dry_run or not plan.options
         if not options.as_json:
-            _show_plan(plan, as_json=False)
+            _show_plan(plan)
+        elif is_over:
+            print_json({**plan_json(plan), "receipt": None})
+        if is_over:
+            return
         chosen = _choose(plan, places, yes=yes, as_json=options.as_json)
         receipt = memory.forgetting.apply(chosen)
     if options.as_json:
@@ -123,10 +117,7 @@ def finish_interrupted(loaded: LoadedConfig) -> None:
 # for people
 
 
-def _show_plan(plan: ForgetPlan, *, as_json: bool) -> None:
-    if as_json:
-        print_json({**plan_json(plan), "receipt": None})
-        return
+def _show_plan(plan: ForgetPlan) -> None:
     from kept.forgetting.plan import PERHAPS
 
     if not plan.options:
@@ -172,24 +163,6 @@ def _describe_left(receipt: ForgetReceipt) -> str:
     if receipt.left:
         return f"it is still in {plural(len(receipt.left), 'file')}:"
     return "nothing else of it is left." if receipt.kept else "nothing of it is left."
-
-
-def _list_receipts(memory: Memory, *, as_json: bool) -> None:
-    from kept.forgetting.receipt import read_receipts
-
-    receipts = read_receipts(memory.config)
-    if as_json:
-        print_json({"receipts": receipts})
-        return
-    for receipt in receipts:
-        left = receipt.get("left")
-        outcome = "some places kept" if receipt.get("kept") else "nothing left"
-        outcome = f"still in {plural(len(left), 'file')}" if left else outcome
-        count = plural(len(receipt.get("places") or ()), "place")
-        lead = f"{receipt['id']}  {local_time(str(receipt.get('at')))}"
-        echo(f"{lead}  {receipt.get('request')!s:<8}  {count:>10}  {outcome}")
-    if not receipts:
-        echo("Nothing was forgotten yet.")
 
 
 # JSON

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,23 +42,50 @@ def command() -> None:
 @click.pass_obj
 def session_start(options: Globals, send: Sent | None) -> None:
     """Print context for a new session: what 'kept connect' was told to send."""
-    try:
-        context = _context(options, _read_event(), send)
+    from kept.gateway.app import open_toolbox
+    from kept.notes.projects import find_project
+    from kept.notes.workspace import Workspace
+
+    with _reporting():
+        event, loaded = _read_event(), options.load()
+        if not os.path.isdir(loaded.config.workspace):
+            return
+        cwd, current = _text(event, "cwd"), _text(event, "session_id")
+        project = find_project(Workspace.of(loaded.config), cwd) if cwd else None
+        with closing(open_toolbox(loaded, project=project)) as toolbox:
+            sent = send or default_sent(toolbox.memory.workspace.layout)
+            context = recent_context(toolbox.memory, toolbox.sessions, cwd=cwd, current=current, sent=sent)
         if context:
             shape = {"hookEventName": "SessionStart", "additionalContext": context}
             echo(json.dumps({"hookSpecificOutput": shape}))
-    except Exception as exc:  # noqa: BLE001  (the client's session must go on)
-        _report(exc)
 
 
 @command.command("capture")
 @click.pass_obj
 def capture(options: Globals) -> None:
     """Copy the conversation so far into Kept. No model is called."""
+    from kept.sessions.importers.import_run import import_sessions
+
+    with _reporting():
+        path = _text(_read_event(), "transcript_path")
+        if not path or not path.endswith(".jsonl"):
+            raise KeptError("the event names no transcript")
+        if not os.path.isfile(os.path.expanduser(path)):
+            return  # a session without messages has no transcript
+        with options.sessions() as sessions:
+            report = import_sessions(sessions, "claude-code", path)
+        for session in report.sessions:
+            if session.outcome == "failed":
+                raise KeptError(f"session {session.id} was not imported: {session.reason}")
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    """Turn an error into one line, which Claude Code shows with --debug: the client's session must go on."""
     try:
-        _capture(options, _read_event())
-    except Exception as exc:  # noqa: BLE001  (the client's session must go on)
-        _report(exc)
+        yield
+    except Exception as exc:  # noqa: BLE001
+        echo(f"kept: {' '.join(str(exc).split()) or type(exc).__name__}", err=True)
 
 
 def _read_event() -> dict[str, Any]:
@@ -72,48 +100,9 @@ def _read_event() -> dict[str, Any]:
     return event
 
 
-def _context(options: Globals, event: dict[str, Any], send: Sent | None) -> str:
-    from kept.gateway.app import open_toolbox
-    from kept.notes.projects import find_project
-    from kept.notes.workspace import Workspace
-
-    loaded = options.load()
-    if not os.path.isdir(loaded.config.workspace):
-        return ""
-    cwd = _text(event, "cwd")
-    project = find_project(Workspace.of(loaded.config), cwd) if cwd else None
-    toolbox = open_toolbox(loaded, project=project)
-    try:
-        sent = send or default_sent(toolbox.memory.workspace.layout)
-        current = _text(event, "session_id")
-        return recent_context(toolbox.memory, toolbox.sessions, cwd=cwd, current=current, sent=sent)
-    finally:
-        toolbox.close()
-
-
-def _capture(options: Globals, event: dict[str, Any]) -> None:
-    from kept.sessions.importers.import_run import import_sessions
-
-    path = _text(event, "transcript_path")
-    if not path or not path.endswith(".jsonl"):
-        raise KeptError("the event names no transcript")
-    if not os.path.isfile(os.path.expanduser(path)):
-        return  # a session without messages has no transcript
-    with options.sessions() as sessions:
-        report = import_sessions(sessions, "claude-code", path)
-    for session in report.sessions:
-        if session.outcome == "failed":
-            _report(KeptError(f"session {session.id} was not imported: {session.reason}"))
-
-
 def _text(event: dict[str, Any], name: str) -> str | None:
     value = event.get(name)
     return value if isinstance(value, str) and value else None
-
-
-def _report(error: Exception) -> None:
-    """Print one line, which Claude Code shows with --debug."""
-    echo(f"kept: {' '.join(str(error).split()) or type(error).__name__}", err=True)
 
 
 # context for a new session: long-term memory, the last two days, and the end of the last conversation

@@ -10,7 +10,7 @@ import click
 
 from kept.agent.tools.record_json import to_json
 from kept.base.records import Problem
-from kept.base.wording import plural
+from kept.base.wording import plural, short_list
 from kept.cli.output import echo, print_json, progress_bar, style, warn_all
 from kept.cli.root import Globals, command_recorder
 from kept.errors import UsageError
@@ -195,16 +195,11 @@ def _note_warnings(notes: NotesAdopted) -> list[str]:
     warnings = [f"{problem.path}: {problem.reason}" for problem in notes.problems]
     warnings += [f"{name}: exists here with another text, which is kept" for name in notes.conflicts]
     if notes.left_out:
-        warnings.append(f"not notes that Kept searches, so left out: {_names(notes.left_out)}")
+        warnings.append(f"not notes that Kept searches, so left out: {short_list(notes.left_out, _NAMES_SHOWN)}")
     if notes.held_back:
-        names = _names(notes.held_back)
+        names = short_list(notes.held_back, _NAMES_SHOWN)
         warnings.append(f"part of the agent's system prompt, so not copied without --instructions: {names}")
     return warnings
-
-
-def _names(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def _report_json(report: ImportReport, notes: NotesAdopted | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from kept.base.durable import make_private_folder, write_atomic
 from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER
-from kept.base.wording import plural
+from kept.base.wording import plural, short_list
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import Config, LoadedConfig
@@ -248,8 +248,7 @@ def _show(outcome: InitOutcome) -> None:
 def _show_vault(survey: Survey, daily: DailyNotes) -> None:
     echo(f"Notes:     {plural(survey.notes, 'note')} in {plural(survey.folders, 'folder')}")
     if names := [entry.path for entry in survey.left_out]:
-        others = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
-        echo(f"Left out:  {', '.join(names[:_MAX_NAMES])}{others}; 'kept index --verbose' says why")
+        echo(f"Left out:  {short_list(names, _MAX_NAMES)}; 'kept index --verbose' says why")
     folder = f"{daily.folder}/" if daily.folder else ""
     source = f", as in {daily.program}" if daily.program else ""
     echo(f"Daily:     {folder}{daily.format}.md{source}")

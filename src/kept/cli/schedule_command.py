@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,16 +28,6 @@ def command() -> None:
     The gateway does the asking ('kept gateway') and sends the reply to a conversation. What it missed while it was not
     running is asked once when it starts, unless it is too late.
     """
-
-
-def command_with_id(name: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Return the decorator of a subcommand for one schedule."""
-
-    def decorate(function: Callable[..., None]) -> click.Command:
-        takes_id = click.argument("schedule_id", metavar="ID")
-        return command.command(name)(takes_id(click.pass_obj(function)))
-
-    return decorate
 
 
 @command.command("add")
@@ -97,7 +86,9 @@ def list_schedules(options: Globals) -> None:
         warn(f"{fault}. The next change moves it away.")
 
 
-@command_with_id("remove")
+@command.command("remove")
+@click.argument("schedule_id", metavar="ID")
+@click.pass_obj
 def remove(options: Globals, schedule_id: str) -> None:
     """Remove the schedule ID. What it asked and was answered stays in its conversation."""
     book = _book(options.load().config)
@@ -107,14 +98,18 @@ def remove(options: Globals, schedule_id: str) -> None:
     options.report(shape, f"Removed {removed.id}: {printable(removed.when)}.")
 
 
-@command_with_id("pause")
+@command.command("pause")
+@click.argument("schedule_id", metavar="ID")
+@click.pass_obj
 def pause(options: Globals, schedule_id: str) -> None:
     """Stop the schedule ID until it is resumed."""
     schedule = _change(options, schedule_id, paused=True)
     _report(options, schedule, f"Paused {schedule.id}. 'kept schedule resume {schedule.id}' goes on with it.")
 
 
-@command_with_id("resume")
+@command.command("resume")
+@click.argument("schedule_id", metavar="ID")
+@click.pass_obj
 def resume(options: Globals, schedule_id: str) -> None:
     """Resume the paused schedule ID. Kept does not make up for what it missed."""
     schedule = _change(options, schedule_id, paused=False, last_due=utc_now(SystemClock(), to_the_second=True))

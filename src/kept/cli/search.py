@@ -10,7 +10,7 @@ import click
 
 from kept.agent.tools.record_json import result_json
 from kept.base.records import SOURCES, Grade, Hit, Occurrence, SearchResult, cite
-from kept.base.wording import plural
+from kept.base.wording import plural, short_list
 from kept.cli.output import (
     echo,
     max_results_option,
@@ -97,9 +97,7 @@ def _further_line(passage: Hit, stems: list[str]) -> str:
 
 def _occurrences(lead: str, others: Sequence[Occurrence]) -> list[str]:
     """Return one line with citations, or nothing."""
-    more = len(others) - _MOST_OCCURRENCES
-    cited = ", ".join(other.citation for other in others[:_MOST_OCCURRENCES])
-    return _dim_lines(f"{lead} {cited}{f' and {more:,} more' if more > 0 else ''}" if others else "")
+    return _dim_lines(f"{lead} {short_list([other.citation for other in others], _MOST_OCCURRENCES)}" if others else "")
 
 
 def _dim_lines(text: str) -> list[str]:

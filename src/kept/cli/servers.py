@@ -133,7 +133,9 @@ def serve_command(
         log_as_json()
     else:
         log_to_stderr()
-    loaded = _load_for_log(options) if as_json else options.load()
+    loaded = options.load(quietly=as_json)  # as JSON, the process that answers messages finishes an interrupted forget
+    for notice in loaded.config.notices if as_json else ():
+        log_line(notice)
 
     def show(address: ServerAddress) -> None:
         report(f"Serving at {address.url}")
@@ -148,17 +150,6 @@ def serve_command(
         report=report,
         record=log_request if as_json else lambda _: None,
     )
-
-
-def _load_for_log(options: Globals) -> LoadedConfig:
-    """Load the settings, and log what is wrong with them: standard error has nothing but JSON. A forget that was
-    interrupted is finished by the process that answers messages."""
-    from kept.server.requests import log_line
-
-    loaded = options.load(quietly=True)
-    for notice in loaded.config.notices:
-        log_line(notice)
-    return loaded
 
 
 def _say(line: str) -> None:

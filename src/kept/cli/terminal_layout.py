@@ -73,15 +73,12 @@ def _fitting(text: str, room: int) -> int:
     return len(text)
 
 
-_LEAST_ROOM = 20
-
-
 def layout_rows(rows: Sequence[Sequence[str]], *, coloured: int) -> list[str]:
     """Return a line for each row, its cells in columns, cut to half of the terminal, the last one to what is left. The
     one at ``coloured`` has a colour."""
     shown = [[cut(printable(cell).replace("\n", " "), columns() // 2) for cell in row[:-1]] for row in rows]
     widths = [max(map(text_width, column)) for column in zip(*shown, strict=True)]
-    room = max(columns() - sum(widths) - 2 * len(widths), _LEAST_ROOM)
+    room = max(columns() - sum(widths) - 2 * len(widths), _MIN_TEXT_COLUMNS)
     lines = []
     for row, cells in zip(rows, shown, strict=True):
         gaps = [" " * (width - text_width(cell) + 2) for cell, width in zip(cells, widths, strict=True)]

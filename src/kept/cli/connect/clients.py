@@ -190,8 +190,6 @@ def plugin_files(command: ServerCommand, sent: Sent) -> dict[str, bytes]:
         "version": __version__,
         "description": _DESCRIPTION,
         "author": author,
-        "license": "MIT",
-        "keywords": ["memory"],
     }
     server = {"mcpServers": {"kept": {"command": command.program, "args": command.args("mcp")}}}
     return {
