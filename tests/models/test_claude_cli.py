@@ -21,7 +21,7 @@ from kept.agent.tools.tool_definitions import TOOLS as CATALOGUE
 from kept.base.remote_errors import ContextOverflow, ModelFailed, ModelUnavailable
 from kept.config import load_config
 from kept.gateway.app import open_model
-from kept.models.base import ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
+from kept.models.base import ChatModel, ModelUsage, TextDelta, Turn
 from kept.models.claude_cli import TOOLS, render_conversation
 from kept.sessions.entries import Text, ToolCall, ToolResult
 from tests.support.agents import open_agent, reply
@@ -329,12 +329,6 @@ def test_no_text_can_end_its_line_or_mention_a_file(said):
     assert [(message["role"], message["text"]) for message in map(json.loads, lines)] == said
     assert "@" not in rendered
     rendered.encode()
-
-
-def test_tool_calls_and_results_are_told():
-    use, output = ToolUse("1", "memory_search", {"query": "x"}), ToolOutput("1", "found", is_error=False)
-    rendered = render_conversation([Turn("assistant", (TextPart("So."), use)), Turn("user", (output,))])
-    assert [json.loads(line)["role"] for line in rendered.splitlines()[2:-2]] == ["assistant", "assistant", "tool"]
 
 
 # the real program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -22,35 +23,27 @@ class ServeFigures:
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
-        self._requests = Counter(
-            "kept_requests", "Requests by route and status.", ("route", "method", "status"), registry=self._registry
-        )
-        self._request_s = self._seconds("kept_request_seconds", "Time to answer a request.", "route")
+        seconds = partial(Histogram, buckets=_SECONDS, registry=self._registry)
+        counter = partial(Counter, registry=self._registry)
+        gauge = partial(Gauge, labelnames=("agent",), registry=self._registry)
+        self._requests = counter("kept_requests", "Requests by route and status.", ("route", "method", "status"))
+        self._request_s = seconds("kept_request_seconds", "Time to answer a request.", ("route",))
         self._timed = {
             "search": (
-                self._seconds("kept_search_seconds", "Time of a search."),
-                Counter("kept_searches_degraded", "Searches that were not complete.", registry=self._registry),
+                seconds("kept_search_seconds", "Time of a search."),
+                counter("kept_searches_degraded", "Searches that were not complete."),
             ),
             "sync": (
-                self._seconds("kept_sync_seconds", "Time of a sync with changes."),
-                Counter("kept_sync_failures", "Syncs that were not complete.", registry=self._registry),
+                seconds("kept_sync_seconds", "Time of a sync with changes."),
+                counter("kept_sync_failures", "Syncs that were not complete."),
             ),
         }
-        self._model_s = self._seconds("kept_model_call_seconds", "Time of a call of a model.", "model")
-        self._tools = Counter("kept_tool_calls", "Calls of tools.", ("tool", "ok"), registry=self._registry)
-        self._queue = Gauge(
-            "kept_queue_depth", "Messages that wait for an answer.", labelnames=("agent",), registry=self._registry
-        )
-        self._lag = Gauge(
-            "kept_sync_lag_seconds",
-            "Age of the last sync while changes wait, in the process that keeps the index current.",
-            labelnames=("agent",),
-            registry=self._registry,
-        )
+        self._model_s = seconds("kept_model_call_seconds", "Time of a call of a model.", ("model",))
+        self._tools = counter("kept_tool_calls", "Calls of tools.", ("tool", "ok"))
+        self._queue = gauge("kept_queue_depth", "Messages that wait for an answer.")
+        lag = "Age of the last sync while changes wait, in the process that keeps the index current."
+        self._lag = gauge("kept_sync_lag_seconds", lag)
         Info("kept_build", "Version of the program.", registry=self._registry).info({"version": __version__})
-
-    def _seconds(self, name: str, meaning: str, *labels: str) -> Histogram:
-        return Histogram(name, meaning, labels, buckets=_SECONDS, registry=self._registry)
 
     def follow_queue(self, agent: str, depth: Callable[[], int]) -> None:
         self._queue.labels(agent).set_function(depth)

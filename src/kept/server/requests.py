@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 from kept.base.grants import Grant
@@ -60,25 +61,17 @@ class RequestRecord:
     token: str | None
 
 
+@dataclass
 class RequestFront:
     """ASGI application in front of all others."""
 
-    def __init__(
-        self,
-        app: App,
-        limiter: RateLimiter,
-        addresses: ClientAddresses,
-        record: Callable[[RequestRecord], None],
-        *,
-        is_known: Callable[[Scope], bool],
-    ) -> None:
-        """``is_known`` returns whether a request has a right token or cookie. Such a request is not limited by its
-        address, or strangers there could keep it out; its token has a limit of its own."""
-        self.app = app
-        self._is_known = is_known
-        self._limiter = limiter
-        self._addresses = addresses
-        self._record = record
+    app: App
+    limiter: RateLimiter
+    addresses: ClientAddresses
+    record: Callable[[RequestRecord], None]
+    is_known: Callable[[Scope], bool]
+    """Returns whether a request has a right token or cookie. Such a request is not limited by its address, or strangers
+    there could keep it out; its token has a limit of its own."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -96,7 +89,7 @@ class RequestFront:
             await send(message)
 
         try:
-            if (wait_s := self._wait_s(scope)) and not self._is_known(scope):
+            if (wait_s := self._wait_s(scope)) and not self.is_known(scope):
                 message = "There are too many requests from your address. Try later."
                 refusal = describe_refusal(scope["path"], 429, "rate_limited", message)
                 await refuse(send_with_id, 429, refusal, wait_s=wait_s)
@@ -106,13 +99,13 @@ class RequestFront:
             grant: Grant | None = scope.get(GRANT)
             method = scope["method"] if scope["method"] in _METHODS else "OTHER"
             took_s, token = time.perf_counter() - started_s, grant.name if grant else None
-            self._record(RequestRecord(request_id, method, scope.get(ROUTE, "unmatched"), status, took_s, token))
+            self.record(RequestRecord(request_id, method, scope.get(ROUTE, "unmatched"), status, took_s, token))
 
     def _wait_s(self, scope: Scope) -> float:
         """Count a request of an address. Return how long it would have to wait, or 0."""
         if scope["path"] in (HEALTH, READY):
             return 0.0
-        return self._limiter.take(self._addresses.key_of((scope.get("client") or ("",))[0], headers_of(scope)))
+        return self.limiter.take(self.addresses.key_of((scope.get("client") or ("",))[0], headers_of(scope)))
 
 
 def headers_of(scope: Scope) -> dict[bytes, str]:

@@ -364,7 +364,7 @@ class Server:
     def _make_front(self) -> RequestFront:
         limiter = RateLimiter(self._config.gateway.serve.address_rate_per_s, ADDRESS_BURST)
         addresses = _client_addresses(self._config)
-        return RequestFront(self._make_app(), limiter, addresses, self._count, is_known=self._is_known)
+        return RequestFront(self._make_app(), limiter, addresses, self._count, self._is_known)
 
     def _is_known(self, scope: Scope) -> bool:
         token, cookie = bearer_token(headers_of(scope)), self._access.cookie_in(scope)

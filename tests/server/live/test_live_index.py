@@ -118,17 +118,6 @@ def test_an_editor_that_writes_beside_and_renames_is_seen(live, search, workspac
         search_until(search, f"zeppelin{number}", ["memory/a.md"])
 
 
-def test_a_note_that_is_written_slowly_is_in_the_index_when_it_is_done(live, search, workspace):
-    live({"memory_search.sync.watch_debounce_ms": 200})
-    with (workspace / "memory/slow.md").open("w") as file:
-        for number in range(40):
-            file.write(f"Line {number} of the zeppelin log.\n\n")
-            file.flush()
-            threading.Event().wait(0.01)
-        file.write("The walrus has the last word.\n")
-    search_until(search, "walrus", ["memory/slow.md"])
-
-
 def test_thousands_of_changes_at_once_are_all_taken_in(live, search, workspace):
     index = live()
     for number in range(2_000):
@@ -198,12 +187,6 @@ def test_a_conversation_is_taken_in_when_enough_was_said(live, search, talk):
     for _ in range(5):
         assert search("walrus") == []
         talk("More.")
-    wait_until(lambda: search("walrus"), "the walrus")
-
-
-def test_a_conversation_that_pauses_is_taken_in_however_little_was_said(live, search, talk):
-    live(timing=LiveTiming(talk_quiet_s=0.5))
-    talk("The walrus is grey.")
     wait_until(lambda: search("walrus"), "the walrus")
 
 
@@ -288,13 +271,6 @@ def test_without_watching_the_index_is_brought_up_to_date_at_the_start_and_no_mo
     assert search("parrot") == ["memory/a.md"]
     assert index.state().watching == "nothing"
     assert index.state().syncs == 1
-
-
-def test_by_the_interval_what_is_not_watched_is_taken_in(live, search, workspace):
-    settings = {"memory_search.sync.watch": False, "memory_search.sync.interval_minutes": 1}
-    live(settings, timing=LiveTiming(minute_s=0.1))
-    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-    search_until(search, "zeppelin", ["memory/b.md"])
 
 
 def test_it_can_be_stopped_in_the_middle_of_a_long_sync(tmp_path, workspace):

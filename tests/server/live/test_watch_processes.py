@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -99,17 +98,6 @@ def test_one_works_and_when_it_is_killed_another_takes_over(watch, tmp_path):
     assert successor.until_synced()["indexed"] == 1
     with open_memory(tmp_path, settings={"memory_search.provider": "none", "memory_search.sync.on_search": False}) as m:
         assert paths(m.search("zeppelin")) == ["memory/b.md"]
-
-
-def test_what_changed_while_nobody_led_is_taken_in_by_the_successor(watch, tmp_path):
-    first = watch()
-    first.until_synced()
-    second = watch()
-    second.until_role("standby")
-    os.kill(first.pid, signal.SIGSTOP)  # it holds the lock and does nothing
-    write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
-    first.end(signal.SIGKILL)
-    assert second.until_synced()["indexed"] == 1
 
 
 def test_a_watcher_that_is_told_to_stop_ends_quietly_and_leaves_the_lead(watch, tmp_path):

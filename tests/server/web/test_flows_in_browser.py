@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from kept.base.remote_errors import ModelUnavailable
-from kept.notes.history.note_change import Author
 from kept.testing import ScriptedChat
 from tests.support.commands import start_kept
 from tests.support.web_site import open_site, served
@@ -106,13 +105,6 @@ def test_a_chat_is_answered_shown_and_found_again(page):
     assert page.locator("#answer").inner_text() == ""
     page.goto(f"{page.base}/?q=what+is+the+gate+code&source=sessions")
     assert page.locator(".hit").count() == 1
-
-
-def test_the_health_page_follows_what_is_going_on(page):
-    page.goto(f"{page.base}/health")
-    assert not page.locator("#now >> text=to review").count()
-    page.site.memory.add("Ada moved to Bern.", to="memory", by_tool=True, author=Author("main", tool="memory_write"))
-    page.wait_for_selector("#now >> text=1 change to review")
 
 
 def test_a_message_that_failed_is_still_in_its_box(page, model):

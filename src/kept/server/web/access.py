@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -193,6 +194,7 @@ class PolicyHeaders:
         await self.app(scope, receive, send_with_headers)
 
 
+@dataclass
 class BrowserGuard:
     """ASGI application that refuses requests of other sites, and of browsers without a cookie of ours.
 
@@ -200,11 +202,10 @@ class BrowserGuard:
     allows.
     """
 
-    def __init__(self, app: App, access: WebAccess, *, sign_in: App) -> None:
-        self.app = app
-        self.access = access
-        self.sign_in = sign_in
-        """Answers requests that need a cookie and have none."""
+    app: App
+    access: WebAccess
+    sign_in: App
+    """Answers requests that need a cookie and have none."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 
 from starlette.responses import Response
 
@@ -21,16 +22,14 @@ DAYS = 30
 def show_health(visit: Visit) -> Response:
     site, status = visit.site, visit.memory.status()
     inbox: InboxState | None = None
-    try:
+    with suppress(KeptError, OSError):  # the page of the checks reports a file that cannot be read
         inbox = find_inbox_state(site.config)
-    except (KeptError, OSError):  # the page of the checks reports a file that cannot be read
-        pass
     first = (visit.memory.clock.now() - dt.timedelta(days=DAYS - 1)).date().isoformat()
-    used = [(spent.day, spent.purpose, spent.tokens) for spent in status.model_spending]
-    used += [(spent.day, "embedding", spent.tokens) for spent in status.spending]
     totals = Counter[str]()
-    for day, purpose, tokens in used:
-        totals[purpose] += tokens if day >= first else 0
+    used: list[ModelSpending | Spending] = [*status.model_spending, *status.spending]
+    for spent in used:
+        if spent.day >= first:
+            totals[spent.purpose if isinstance(spent, ModelSpending) else "embedding"] += spent.tokens
     return visit.render(
         "health.html",
         memory_status=status,

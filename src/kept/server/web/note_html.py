@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
@@ -97,12 +97,12 @@ def _parser() -> MarkdownIt:
 # links and images
 
 
+@frozen
 class _TokenWriter:
     """Rewrites the inline tokens of a note: links, images, [[links]] and #tags."""
 
-    def __init__(self, path: str, resolved: Mapping[str, str]) -> None:
-        self._path = path
-        self._resolved = resolved
+    path: str
+    resolved: Mapping[str, str]
 
     def rewrite(self, tokens: Sequence[Token]) -> list[Token]:
         rewritten: list[Token] = []
@@ -135,12 +135,12 @@ class _TokenWriter:
         stem = target
         for ending in NOTE_ENDINGS:
             stem = stem.removesuffix(ending)
-        note_path = self._resolved.get(target) or self._resolved.get(stem)
+        note_path = self.resolved.get(target) or self.resolved.get(stem)
         if note_path:
             return note_url(note_path)
         if "." not in target.rpartition("/")[2]:
             return None
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(self._path), target.lstrip("/")))
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(self.path), target.lstrip("/")))
         if path.startswith(".."):
             return None
         return place_url("note" if path.endswith(NOTE_ENDINGS) else "file", path)
@@ -202,20 +202,19 @@ def _image_token(src: str, alt: str) -> Token:
     return Token("image", "img", 0, attrs=attrs, content=alt, children=_text_tokens(alt))
 
 
-def _mark_tasks(tokens: Iterable[Token]) -> None:
+def _mark_tasks(tokens: Sequence[Token]) -> None:
     """Show "[ ]" and "[x]" at the beginning of a list item as a box."""
-    before = [""] * 2
-    for token in tokens:
+    for item, paragraph, token in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if (item.type, paragraph.type, token.type) != ("list_item_open", "paragraph_open", "inline"):
+            continue
         children = token.children or []
-        begins_item = token.type == "inline" and before == ["list_item_open", "paragraph_open"]
         first = children[0] if children and children[0].type == "text" else None
-        if begins_item and first and (match := _TASK.match(first.content)):
+        if first and (match := _TASK.match(first.content)):
             first.content = first.content[match.end() :]
             attrs: dict[str, Any] = {"type": "checkbox", "disabled": "", "aria-label": "task"}
             if match[1] != " ":
                 attrs["checked"] = ""
             children.insert(0, Token("task", "input", 0, attrs=attrs))
-        before = [before[1], token.type]
 
 
 # lines

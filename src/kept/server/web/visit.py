@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlencode
@@ -79,28 +80,21 @@ _MAX_NOTICE = 300
 _NOBODY = Grant("", "", frozenset())
 
 
+@dataclass
 class Visit:
     """One request. ``form`` has the fields of a form whose token was checked; it is empty for other requests."""
 
-    def __init__(
-        self,
-        site: Site,
-        templates: PageTemplates,
-        request: Request,
-        *,
-        form: Mapping[str, str],
-        form_token: str,
-        screen: str = "",
-    ) -> None:
-        self.site = site
-        self.request = request
-        self.form = form
-        self.form_token = form_token
-        self.query: Mapping[str, str] = request.query_params
-        self.path: Mapping[str, str] = request.path_params
-        self.grant: Grant = request.scope.get(GRANT, _NOBODY)
-        self._templates = templates
-        self._screen = screen
+    site: Site
+    templates: PageTemplates
+    request: Request
+    form: Mapping[str, str]
+    form_token: str
+    screen: str = ""
+
+    def __post_init__(self) -> None:
+        self.query: Mapping[str, str] = self.request.query_params
+        self.path: Mapping[str, str] = self.request.path_params
+        self.grant: Grant = self.request.scope.get(GRANT, _NOBODY)
 
     @property
     def memory(self) -> Memory:
@@ -141,12 +135,12 @@ class Visit:
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
         notice = unquote(self.request.cookies.get(NOTICE_COOKIE, ""))[:_MAX_NOTICE]
-        text = self._templates.render(
+        text = self.templates.render(
             template,
             **values,
             agent=self.site.config.agent_id,
             form_token=self.form_token,
-            current_screen=self._screen,
+            current_screen=self.screen,
             indexing=self.site.indexing(),
             review_count=self.memory.review.count(),
             notice=notice,

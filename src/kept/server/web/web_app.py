@@ -76,7 +76,7 @@ def make_web_app(site: Site, access: WebAccess, *, hosts: Iterable[str] = ()) ->
         ),
     ]
     starlette = Starlette(routes=routes, exception_handlers={404: pages.missing, 405: pages.missing})
-    guarded = BrowserGuard(starlette, access, sign_in=sign_in)
+    guarded = BrowserGuard(starlette, access, sign_in)
     return PolicyHeaders(Guard(guarded, hosts=hosts))
 
 
@@ -136,7 +136,7 @@ class PageRunner:
 
     def _visit(self, request: Request, form: dict[str, str], screen: str = "") -> Visit:
         token = self._access.form_token(request.scope["kept.cookie"])
-        return Visit(self._site, self._templates, request, form=form, form_token=token, screen=screen)
+        return Visit(self._site, self._templates, request, form, token, screen)
 
     async def _read_form(self, request: Request, cookie: str) -> dict[str, str]:
         """Return the fields of a form. Raise UsageError unless it is a form of a page that this browser got."""
