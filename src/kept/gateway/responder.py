@@ -132,37 +132,31 @@ class Responder:
 
         Return False if some are left. The next start resumes them.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
         self.limits.closed = True
         if self._arriving:
             await asyncio.wait(self._arriving.values())
         for queue in self._queues.values():
             queue.hurry()
-        workers = set(self._workers.values())
-        finished: asyncio.Future[Any] = asyncio.gather(*workers, return_exceptions=True)
-        hurry: asyncio.Future[Any] = asyncio.ensure_future((at_once or asyncio.Event()).wait())
-        await asyncio.wait([finished, hurry], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
-        left = {worker for worker in workers if not worker.done()}
-        for worker in left:
-            worker.cancel()
-        ending = [*left, *self._dropping]
-        if ending:
-            await asyncio.wait(ending)
+        finishing = asyncio.create_task(self._finish())
+        hurry = asyncio.create_task((at_once or asyncio.Event()).wait())
+        await asyncio.wait([finishing, hurry], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        left = set(self._workers.values())
+        # Work after a reply that is cut short, such as a compaction, is repeated when it is needed.
+        cancelled = {finishing, hurry, *left, *self._consuming}
+        for task in cancelled:
+            task.cancel()
+        await asyncio.wait({*cancelled, *self._dropping})
         for replay in self._replays.values():  # release all waiters; the next process answers the rest
             replay.end()
         self._replays.clear()
-        if self._consuming:  # work after a reply that is cut short is repeated when it is needed
-            rest_s = 0.0 if left else max(0.0, deadline - loop.time())
-            _, late = await asyncio.wait(self._consuming, timeout=rest_s)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
         await self._dispatcher.close()
         self._thread.shutdown()
         return not left
+
+    async def _finish(self) -> None:
+        """Return when all is answered, delivered and compacted."""
+        while tasks := {*self._workers.values(), *self._consuming}:
+            await asyncio.wait(tasks)
 
     # accepting messages
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import warnings
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kept.agent.events import ApprovalAsked
 from kept.base.limits import is_count
 from kept.base.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
 from kept.config import Config
@@ -42,9 +40,6 @@ _POLL_TIMEOUT_S = 30
 _SEND_TIMEOUT_S = 30.0
 _LONGEST_RETRY_S = 3_600.0
 """Longest wait that Telegram, or a proxy before it, can ask for."""
-
-_PRESS = re.compile(r"(allow|deny):([0-9a-f]{8,64})")
-"""Data of a button."""
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +96,7 @@ class TelegramChannel(BotChannel):
         while True:
             try:
                 updates = await self._bot.get_updates(
-                    offset=offset, timeout=_POLL_TIMEOUT_S, allowed_updates=["message", "callback_query"]
+                    offset=offset, timeout=_POLL_TIMEOUT_S, allowed_updates=["message"]
                 )
             except InvalidToken as exc:
                 raise ChannelUnavailable("Telegram no longer accepts this token.") from exc
@@ -117,10 +112,7 @@ class TelegramChannel(BotChannel):
                 continue
             backoff.reset()
             for update in updates:
-                if update.callback_query is not None:
-                    await self._read_press(front, update.callback_query)
-                else:
-                    await self.take(front, self._read(update))
+                await self.take(front, self._read(update))
                 offset = update.update_id + 1
 
     def _read(self, update: telegram.Update) -> AddressedMessage | OverheardMessage | Person | None:
@@ -132,37 +124,6 @@ class TelegramChannel(BotChannel):
             # Fields that the library does not check. The same update would fail again, so it is not fetched again.
             log.warning("telegram: update %d could not be read, and is left out", update.update_id)
             return None
-
-    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
-        """Ask with two buttons, too."""
-        from telegram import InlineKeyboardButton, InlineKeyboardMarkup
-
-        await super().ask(to, asked)
-        names = (("Allow", "allow"), ("Deny", "deny"))
-        buttons = [InlineKeyboardButton(label, callback_data=f"{word}:{asked.id}") for label, word in names]
-        markup = InlineKeyboardMarkup([buttons])
-        await self._bot.send_message(to["chat"], asked.tool, message_thread_id=to.get("thread"), reply_markup=markup)
-
-    async def _read_press(self, front: Switchboard, query: telegram.CallbackQuery) -> None:
-        """Take in that a button was pressed, and replace the buttons by the decision.
-
-        In a group anybody can press a button: only the people that the bot answers decide.
-        """
-        from telegram.error import TelegramError
-
-        match = _PRESS.fullmatch(query.data or "")
-        try:
-            if match is None or query.from_user not in self.allowed:
-                await query.answer("You cannot decide this.")
-                return
-            allow = match[1] == "allow"
-            remark = "Allowed." if allow else "Not allowed."
-            if not front.decide(match[2], allow=allow, by=f"telegram:{query.from_user.id}"):
-                remark = "It was decided already, or nobody answered in time."
-            await query.answer(remark)
-            await query.edit_message_text(remark)
-        except TelegramError as exc:
-            log.warning("telegram: a decision could not be shown (%s)", type(exc).__name__)
 
     async def fetch(self, source: str) -> bytes:
         file = await self._bot.get_file(source)
