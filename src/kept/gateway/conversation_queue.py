@@ -42,7 +42,7 @@ class ConversationQueue:
     def add(self, message: AcceptedMessage) -> None:
         self.waiting.append(message)
         self._settled_at = asyncio.get_running_loop().time() + self.channel.debounce_ms / 1000
-        if find_command(message.inbound) is not None:
+        if find_command(message) is not None:
             self.hurry()
 
     def remove(self, message: AcceptedMessage) -> bool:
@@ -71,11 +71,11 @@ class ConversationQueue:
     def take(self) -> list[AcceptedMessage]:
         """Remove and return the messages of the next run: a command alone, or all messages up to the next command."""
         batch = [self.waiting.popleft()]
-        if find_command(batch[0].inbound) is None:
-            while self.waiting and find_command(self.waiting[0].inbound) is None:
+        if find_command(batch[0]) is None:
+            while self.waiting and find_command(self.waiting[0]) is None:
                 batch.append(self.waiting.popleft())
         # A command that still waits keeps the hurry up: it must not wait for the debounce of later messages.
-        if all(find_command(message.inbound) is None for message in self.waiting):
+        if all(find_command(message) is None for message in self.waiting):
             self._hurry.clear()
         return batch
 

@@ -25,6 +25,7 @@ from kept.forgetting.plan import ForgetPlan
 from kept.forgetting.removal import BlankInbox
 from kept.gateway import forget_dialogue as forget
 from kept.gateway.inbox import Inbox
+from kept.gateway.inbox_records import AcceptedMessage
 from kept.memory import Memory
 from kept.notes.history.note_change import Author
 from kept.search.memory_view import visible_status
@@ -93,7 +94,7 @@ class CommandCall:
     message_id: str
 
 
-def find_command(message: Inbound) -> Command | None:
+def find_command(message: Inbound | AcceptedMessage) -> Command | None:
     """Return the command in a message. A forwarded text never is one: another person wrote it.
 
     A path such as /etc/hosts is not one. Neither is /help@name: a channel with such names removes its own before this.

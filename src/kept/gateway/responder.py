@@ -187,7 +187,7 @@ class Responder:
     def _enqueue(self, message: AcceptedMessage, chat: SessionKey) -> None:
         queue = self._queue(message.key, chat)
         queue.add(message)
-        command = find_command(message.inbound)
+        command = find_command(message)
         if command is not None and command.name == "stop":
             self._stop_before(queue, message)
         elif command is not None and command.name in ("approve", "deny") and queue.current is not None:
@@ -362,7 +362,7 @@ class Responder:
                 return None
             messages = queue.take()
             run = await self._write_until_done(partial(self.inbox.begin, messages, session_id))
-        command = find_command(messages[0].inbound) if len(messages) == 1 else None
+        command = find_command(messages[0]) if len(messages) == 1 else None
         replay = self._replays.setdefault((run.channel, messages[-1].id), EventReplay())
         return AnswerJob(run, messages, command, queue.channel, replay, slot)
 

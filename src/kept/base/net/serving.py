@@ -107,7 +107,7 @@ class Guard:
 
     def _find_refusal(self, scope: Scope) -> Refusal | None:
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if find_ambiguous(scope):
+        if is_ambiguous(scope):
             return Refusal(400, "header_repeated", "A header that may come once came twice.")
         host = headers.get(b"host", "").strip().lower()
         # Without its port. An IPv6 address keeps its brackets.
@@ -139,12 +139,10 @@ def note_route(scope: Scope, pattern: str) -> None:
     scope[ROUTE] = pattern
 
 
-def find_ambiguous(scope: Scope) -> bytes | None:
-    """Return the name of a header that came twice and must not, or None. The length of a body may be given one way."""
+def is_ambiguous(scope: Scope) -> bool:
+    """Return whether a header came twice that must not, or gives the length of the body in two ways."""
     names = [name.lower() for name, _ in scope["headers"]]
-    if b"content-length" in names and b"transfer-encoding" in names:
-        return b"content-length"
-    return next((name for name in _ONCE if names.count(name) > 1), None)
+    return {b"content-length", b"transfer-encoding"} <= {*names} or any(names.count(name) > 1 for name in _ONCE)
 
 
 def _origin_host(origin: str) -> str:

@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Literal
 
 from kept.agent.events import GroupLine, Inbound
 from kept.base.limits import one_line
-from kept.base.remote_errors import MessageConflict, QueueFull
+from kept.base.remote_errors import EndpointDown, MessageConflict, QueueFull
 from kept.base.values import frozen
 from kept.config import Config
 from kept.config.gateway_settings import DiscordSettings, TelegramSettings
-from kept.errors import ConfigError
+from kept.errors import ConfigError, ScheduleInvalid
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.channels.switchboard import Switchboard
 from kept.sessions.attachments import ATTACHMENTS, STORED_TYPES, save_attachment
@@ -65,6 +65,13 @@ class Allowed:
 
 MediaKind = Literal["picture", "document", "voice message", "audio", "video", "video message", "sticker", "media"]
 _NAME_CHARS = 80
+QUOTED_CHARS = 2_000
+"""Largest part of a message that another one quotes."""
+
+
+def short_name(name: str | None) -> str:
+    """Return the name of a person in one short line."""
+    return one_line(name or "")[:_NAME_CHARS] or "somebody"
 
 
 @frozen
@@ -148,7 +155,23 @@ class BotChannel(Channel):
 
     async def connect(self) -> str:
         """Return the name of the bot. Wait for the network; raise ChannelUnavailable if the bot is refused."""
+        backoff = self._timing.backoff()
+        while True:
+            try:
+                self._me = await self.sign_in()
+                return self._me.username
+            except EndpointDown as exc:
+                log.warning("%s: cannot be reached (%s); trying again", self.name, exc.message)
+                await asyncio.sleep(backoff.next_s())
+
+    async def sign_in(self) -> Person:
+        """Return the bot. Raise EndpointDown if the network is, and ChannelUnavailable if the bot is refused."""
         raise NotImplementedError
+
+    def require_allowed(self, number: int) -> None:
+        """Raise ScheduleInvalid if the bot does not answer a person."""
+        if number not in self.allowed.ids and not self.allowed.names:
+            raise ScheduleInvalid(f"{self.name}:{number} is not in gateway.{self.name}.allow_users.")
 
     async def serve(self, front: Switchboard) -> None:
         """Hand messages to the responders until cancelled."""

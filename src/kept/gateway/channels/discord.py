@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
 from kept.base.clock import new_id
-from kept.base.limits import clip, one_line
-from kept.base.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
+from kept.base.limits import clip
+from kept.base.remote_errors import ChannelUnavailable, DeliveryRefused, EndpointDown, NotSent
 from kept.config import Config
 from kept.errors import ConfigError, ScheduleInvalid
 from kept.gateway.channel import ResponderTiming
 from kept.gateway.channels.chat_intake import (
+    QUOTED_CHARS,
     AddressedMessage,
     Allowed,
     BotChannel,
@@ -28,6 +29,7 @@ from kept.gateway.channels.chat_intake import (
     OverheardMessage,
     Person,
     kind_of,
+    short_name,
     with_media,
 )
 from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
@@ -66,29 +68,24 @@ class DiscordChannel(BotChannel):
 
     # receiving
 
-    async def connect(self) -> str:
+    async def sign_in(self) -> Person:
         import hikari
 
-        backoff = self._timing.backoff()
-        while True:
-            self._bot.subscribe(hikari.MessageCreateEvent, self._on_message)
-            self._bot.subscribe(hikari.ShardReadyEvent, self._on_ready)
-            try:
-                await self._bot.start(check_for_updates=False)
-                user = self._bot.get_me() or await self._bot.rest.fetch_my_user()
-            except (hikari.UnauthorizedError, hikari.GatewayServerClosedConnectionError) as exc:
-                raise ChannelUnavailable(
-                    f"Discord does not accept the bot ({type(exc).__name__}).",
-                    hint="Check gateway.discord.token; read_along needs the message content intent.",
-                ) from exc
-            except (hikari.HikariError, OSError) as exc:
-                log.warning("discord: cannot be reached (%s); trying again", type(exc).__name__)
-                await self.close()
-                await asyncio.sleep(backoff.next_s())
-                self._bot = self._make_bot()
-            else:
-                self._me = Person(int(user.id), user.username)
-                return user.username
+        self._bot.subscribe(hikari.MessageCreateEvent, self._on_message)
+        self._bot.subscribe(hikari.ShardReadyEvent, self._on_ready)
+        try:
+            await self._bot.start(check_for_updates=False)
+            user = self._bot.get_me() or await self._bot.rest.fetch_my_user()
+        except (hikari.UnauthorizedError, hikari.GatewayServerClosedConnectionError) as exc:
+            raise ChannelUnavailable(
+                f"Discord does not accept the bot ({type(exc).__name__}).",
+                hint="Check gateway.discord.token; read_along needs the message content intent.",
+            ) from exc
+        except (hikari.HikariError, OSError) as exc:
+            await self.close()
+            self._bot = self._make_bot()
+            raise EndpointDown(type(exc).__name__) from exc
+        return Person(int(user.id), user.username)
 
     def _make_bot(self) -> hikari.GatewayBot:
         return make_discord_bot(self._token, self._settings.base_url, read_along=self._settings.read_along)
@@ -154,8 +151,7 @@ class DiscordChannel(BotChannel):
     def address(self, user_id: str) -> Mapping[str, Any]:
         if not (user_id.isascii() and user_id.isdigit()):
             raise ScheduleInvalid(f"discord:{user_id} is not the number of a person.")
-        if int(user_id) not in self.allowed.ids and not self.allowed.names:
-            raise ScheduleInvalid(f"discord:{user_id} is not in gateway.discord.allow_users.")
+        self.require_allowed(int(user_id))
         return {"user": int(user_id)}
 
     async def send(self, to: Mapping[str, Any], text: str) -> None:
@@ -232,8 +228,6 @@ def _delivery_error(error: hikari.HikariError) -> Exception:
             return error
 
 
-_NAME_CHARS = 80
-_QUOTED_CHARS = 2_000
 _MENTION = re.compile(r"<@!?(\d+)>")
 
 
@@ -301,7 +295,7 @@ def _quoted(message: hikari.PartialMessage) -> dict[str, str] | None:
     original = message.referenced_message
     if not original:
         return None
-    text = clip(with_media(original.content or "", read_media(original)), _QUOTED_CHARS)
+    text = clip(with_media(original.content or "", read_media(original)), QUOTED_CHARS)
     return {"from": _name(original.author) if original.author else "somebody", "text": text} if text else None
 
 
@@ -316,4 +310,4 @@ def _readable_mentions(message: hikari.PartialMessage, text: str) -> str:
 
 
 def _name(user: hikari.User) -> str:
-    return one_line(user.global_name or user.username or "")[:_NAME_CHARS] or "somebody"
+    return short_name(user.global_name or user.username)

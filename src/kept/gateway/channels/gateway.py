@@ -196,7 +196,7 @@ class Gateway:
 
     async def _serve(self, service: str, channel: BotChannel) -> None:
         name = await channel.connect()
-        self._report(f"{service.capitalize()}: {name}, for {len(channel.allowed)} people")
+        self._report(f"{service.capitalize()}: @{name}, for {len(channel.allowed)} people")
         await channel.serve(self._front)
 
     async def _wait_for_stop(self, tasks: list[asyncio.Task[None]]) -> None:

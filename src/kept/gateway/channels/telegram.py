@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kept.base.limits import is_count
-from kept.base.remote_errors import ChannelUnavailable, DeliveryRefused, NotSent
+from kept.base.remote_errors import ChannelUnavailable, DeliveryRefused, EndpointDown, NotSent
 from kept.config import Config
 from kept.errors import ConfigError, ScheduleInvalid
 from kept.gateway.channel import ResponderTiming, utf16_length
@@ -71,22 +71,18 @@ class TelegramChannel(BotChannel):
 
     # receiving
 
-    async def connect(self) -> str:
+    async def sign_in(self) -> Person:
         from telegram.error import InvalidToken, TelegramError
 
-        backoff = self._timing.backoff()
-        while True:
-            try:
-                await self._bot.initialize()
-                self._me = Person(self._bot.id, self._bot.username)
-                return f"@{self._bot.username}"
-            except InvalidToken as exc:
-                raise ChannelUnavailable(
-                    "Telegram does not know this token.", hint="Check gateway.telegram.token or TELEGRAM_BOT_TOKEN."
-                ) from exc
-            except TelegramError as exc:
-                log.warning("telegram: cannot be reached (%s); trying again", type(exc).__name__)
-                await asyncio.sleep(backoff.next_s())
+        try:
+            await self._bot.initialize()
+        except InvalidToken as exc:
+            raise ChannelUnavailable(
+                "Telegram does not know this token.", hint="Check gateway.telegram.token or TELEGRAM_BOT_TOKEN."
+            ) from exc
+        except TelegramError as exc:
+            raise EndpointDown(type(exc).__name__) from exc
+        return Person(self._bot.id, self._bot.username)
 
     async def serve(self, front: Switchboard) -> None:
         from telegram.error import Conflict, InvalidToken, RetryAfter
@@ -143,8 +139,8 @@ class TelegramChannel(BotChannel):
             number, topic = int(chat), int(thread) if thread else None
         except ValueError:
             raise ScheduleInvalid(f"telegram:{user_id} is not the number of a person or a group.") from None
-        if number > 0 and number not in self.allowed.ids and not self.allowed.names:
-            raise ScheduleInvalid(f"telegram:{number} is not in gateway.telegram.allow_users.")
+        if number > 0:
+            self.require_allowed(number)
         return {"chat": number, "thread": topic}
 
     async def send(self, to: Mapping[str, Any], text: str) -> None:

@@ -14,14 +14,16 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
-from kept.base.limits import clip, one_line
+from kept.base.limits import clip
 from kept.gateway.channels.chat_intake import (
+    QUOTED_CHARS,
     AddressedMessage,
     Allowed,
     MediaItem,
     OverheardMessage,
     Person,
     kind_of,
+    short_name,
     with_media,
 )
 from kept.gateway.channels.switchboard import ANY_AGENT
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 _GROUPS = ("group", "supergroup")
 _COMMAND = re.compile(r"\s*(/[A-Za-z]\w*)@(\w+)")
-_NAME_CHARS = 80
-_QUOTED_CHARS = 2_000
 
 
 def read_message(
@@ -87,7 +87,7 @@ def _quoted_text(message: telegram.Message) -> str:
     original = message.reply_to_message
     if original is None or original.forum_topic_created is not None:  # messages of a topic reply to its beginning
         return ""
-    return clip(with_media(original.text or original.caption or "", read_media(original)), _QUOTED_CHARS)
+    return clip(with_media(original.text or original.caption or "", read_media(original)), QUOTED_CHARS)
 
 
 def _origin(message: telegram.Message) -> str | None:
@@ -97,14 +97,14 @@ def _origin(message: telegram.Message) -> str | None:
     if message.is_automatic_forward or "forward_date" in message.api_kwargs:  # the latter in servers before 7.0
         return "somebody"
     bot = message.via_bot or message.sender_business_bot
-    return None if bot is None else _shorten(f"the bot {bot.full_name}")
+    return None if bot is None else short_name(f"the bot {bot.full_name}")
 
 
 def _origin_name(origin: telegram.MessageOrigin) -> str:
     for field in ("sender_user", "sender_chat", "chat"):
         if getattr(origin, field, None) is not None:
             return _name(getattr(origin, field))
-    return _shorten(getattr(origin, "sender_user_name", None) or "somebody")
+    return short_name(getattr(origin, "sender_user_name", None) or "somebody")
 
 
 def _quoted_name(message: telegram.Message) -> str:
@@ -120,11 +120,9 @@ def _overheard_name(message: telegram.Message) -> str:
 
 
 def _name(owner: telegram.User | telegram.Chat | None) -> str:
-    return "somebody" if owner is None else _shorten(owner.full_name or getattr(owner, "title", None) or str(owner.id))
-
-
-def _shorten(name: str) -> str:
-    return one_line(name)[:_NAME_CHARS] or "somebody"
+    return (
+        "somebody" if owner is None else short_name(owner.full_name or getattr(owner, "title", None) or str(owner.id))
+    )
 
 
 def _key(message: telegram.Message, account_id: str, *, in_group: bool) -> SessionKey:
