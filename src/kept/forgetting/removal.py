@@ -19,7 +19,7 @@ from kept.base.durable import erase_file, is_abandoned, is_temporary
 from kept.base.sqlite import rewrite_database
 from kept.base.values import frozen
 from kept.config import Config
-from kept.errors import DocumentNotFound, KeptError, LockBusy, PathRefused, SessionNotFound, StorageConflict
+from kept.errors import DocumentNotFound, KeptError, LockBusy, PathRefused, SessionNotFound
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.old_versions import HistoryScrub
 from kept.forgetting.passages import find_cuts
@@ -48,13 +48,12 @@ from kept.sessions.forgotten_text import Matches, blank_line, renew_receipts
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import open_transcripts
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name
-from kept.storage.contract import Blank, Change, Erase, LogPosition, Storage, Write, is_log, version_of
+from kept.storage.contract import Blank, Change, Erase, LogPosition, Storage, Write, is_log, retried, version_of
 from kept.storage.open import INBOX, INBOX_LEASE
 
 if TYPE_CHECKING:
     from kept.forgetting.forgetter import MemoryForgetting
 
-_ATTEMPTS = 5
 _GRACE_NS = 10_000_000_000
 """Age below which a file may belong to a message that is about to be accepted."""
 _GATEWAY_RUNS = "the inbox of the gateway that is running; forget it again when the gateway has stopped"
@@ -93,24 +92,17 @@ class Removal:
             "leftovers": self._erase_leftovers,
         }
 
-    def _commit(self, storage: Storage, outcome: Outcome, plan: Callable[[Outcome], list[Change]]) -> None:
-        """Commit what is planned. Plan again if another process has changed something meanwhile."""
-        for left in reversed(range(_ATTEMPTS)):
-            attempt = Outcome()
-            try:
-                if changes := plan(attempt):
-                    storage.commit(changes)
-                outcome.add(attempt)
-                return
-            except StorageConflict:
-                if not left:
-                    raise
-
     # the workspace: notes, their history, and proposals
 
     def change_workspace(self, outcome: Outcome) -> None:
         self.forgetting.workspace.require()
-        self._commit(self.notes, outcome, self._plan_workspace)
+
+        def change() -> Outcome:
+            attempt = Outcome()
+            self.notes.commit(self._plan_workspace(attempt))
+            return attempt
+
+        outcome.add(retried(change))
 
     def _plan_workspace(self, outcome: Outcome) -> list[Change]:
         notes: dict[str, bytes | None] = {}
@@ -164,7 +156,7 @@ class Removal:
                 named = (record.id for record in store.recent() if record.citation == path)
                 with suppress(SessionNotFound):  # the run that was interrupted has purged it
                     store.delete(next(named, parse_transcript_name(os.path.basename(path))[0]), purge=True)
-        self._commit(self.agent, outcome, lambda _: [*self._plan_agent()])
+        retried(lambda: self.agent.commit([*self._plan_agent()]))
 
     def _plan_agent(self) -> Iterator[Change]:
         for citation in self.order.paths("conversation"):
@@ -206,7 +198,7 @@ class Removal:
             return
         try:
             with self.agent.lease(INBOX_LEASE, wait_s=0):
-                self._commit(self.agent, outcome, lambda _: [*_plan_log(self.agent, INBOX, matcher, keys)])
+                retried(lambda: self.agent.commit([*_plan_log(self.agent, INBOX, matcher, keys)]))
         except LockBusy:
             outcome.miss(_GATEWAY_RUNS)
 
