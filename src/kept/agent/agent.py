@@ -77,9 +77,7 @@ class Agent:
                 memory.config.agent.mcp_servers,
                 reserved=[tool.name for tool in TOOLS],
                 clock=clock or memory.clock,
-            )
-            if tools or memory.config.agent.mcp_servers
-            else None,
+            ),
             approvals=ApprovalDesk(),
             retry_wait_s=retry_wait_s,
             flushes=memory.config.agent.compaction.memory_flush.enabled,
@@ -133,8 +131,7 @@ class Agent:
 
     async def close(self) -> None:
         """End the MCP servers that the agent has started."""
-        if self.services.extra is not None:
-            await self.services.extra.close()
+        await self.services.extra.close()
 
     @asynccontextmanager
     async def _session(self, session_id: str) -> AsyncIterator[SessionLog]:

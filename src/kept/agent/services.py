@@ -96,8 +96,8 @@ class AgentServices:
     clock: Clock
     limits: ModelLimits
     people: People
-    extra: ExtraTools | None
-    """Tools besides those of the memory. None if neither the program nor the settings add one."""
+    extra: ExtraTools
+    """Tools besides those of the memory, which the program and the settings add."""
     approvals: ApprovalDesk
     retry_wait_s: float
     """Delay before a failed call is retried; it doubles with each attempt."""
@@ -125,7 +125,7 @@ class AgentServices:
         if not self.model.runs_tools or self.config.agent.tools.max_steps == 0:
             return ()
         own = _MEMORY_SPECS if self.memory.settings.enabled else ()
-        return own if self.extra is None else (*own, *self.extra.specs())
+        return (*own, *self.extra.specs())
 
 
 # calls outside of a reply

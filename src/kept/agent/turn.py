@@ -160,9 +160,7 @@ class AgentTurn:
         ]
         new = [message for message in self.messages if message.id in self._ids]
         await run_to_end(self.log.receive, new, self.group)
-        unavailable: list[str] = []
-        if self.services.extra is not None and self.services.model.runs_tools:
-            unavailable = await self.services.extra.prepare()
+        unavailable = await self.services.extra.prepare() if self.services.model.runs_tools else []
         self._material = await asyncio.to_thread(gather_material, self.services, self.log, self.messages)
         context = await asyncio.to_thread(self._build_context)
         problems = [*self._material.problems, *(f"Not in the context: {cut}." for cut in context.cuts), *unavailable]
@@ -378,7 +376,7 @@ class ToolStep:
         extra, approvals = self.services.extra, self.services.approvals
         try:
             for use in self.uses:
-                tool = None if extra is None else extra.find(use.name)
+                tool = extra.find(use.name)
                 if tool is not None and tool.permission == "ask":
                     self._asked = approvals.open(self.log.session_id, use)
                     state = {"call": use.id, "tool": use.name}
@@ -395,7 +393,7 @@ class ToolStep:
                 yield ToolStarted(use.name, use.arguments)
                 is_known = tool is not None or use.name in _MEMORY_TOOLS  # a model may make up any name
                 with timed("tool_call", tool=use.name if is_known else "unknown") as measured:
-                    if extra is not None and tool is not None:
+                    if tool is not None:
                         answer = await extra.call(tool, use.arguments)
                     else:
                         answer = await asyncio.to_thread(self._call_memory, use)
