@@ -86,15 +86,6 @@ def test_a_reset_begins_anew_and_keeps_the_old(tmp_path):
         assert len(store.recent()) == 2
 
 
-def test_a_reset_that_was_interrupted_goes_on_with_the_successor_it_named(tmp_path):
-    with open_sessions(tmp_path) as store:
-        old = store.get_or_create("telegram", "5054")
-        store.append(old.id, ResetEntry("command", "0123456789abcdef"))
-        assert store.find("telegram", "5054") is None
-        new = store.get_or_create("telegram", "5054")
-        assert (new.id, new.predecessor) == ("0123456789abcdef", old.id)
-
-
 def test_sessions_are_found_by_the_beginning_of_an_id_or_by_key(tmp_path):
     with open_sessions(tmp_path) as store:
         start = SessionStart("agent:main:telegram:default:direct:1")

@@ -16,7 +16,7 @@ from kept.base.wording import plural, short_list
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import Config, LoadedConfig
-from kept.config.layers import MAIN_AGENT, has_agent, is_same_folder, resolve_workspace, user_layers
+from kept.config.layers import MAIN_AGENT, agent_names, is_same_folder, resolve_workspace, user_layers
 from kept.errors import KeptError, UsageError
 from kept.notes.adopt import TEMPLATES, full_templates
 from kept.notes.note_writer import create_note
@@ -200,7 +200,7 @@ def _plan(
         is_set = is_configured or not is_recorded or "workspace_layout" in loaded.origins
         layout = config.agent.workspace_layout if is_set else find_layout(config.workspace)
     is_current = is_configured and (layouts[-1] if layouts else "kept") == layout
-    is_known = is_current and has_agent(config.home, path, config.agent_id)
+    is_known = is_current and config.agent_id in agent_names(config.home, path)
     if is_known or not is_recorded:
         return layout, None if loaded.user_file.exists else HEADER, None
     values = {"workspace": config.workspace}

@@ -338,17 +338,11 @@ def agent_names(home: str, user_file: str) -> list[str]:
     return [MAIN_AGENT, *sorted(others)]
 
 
-def has_agent(home: str, user_file: str, agent_id: str) -> bool:
-    if agent_id == MAIN_AGENT or os.path.isdir(os.path.join(home, "agents", agent_id)):
-        return True
-    return agent_id in _listed(user_file)
-
-
 def require_agent(home: str, user_file: str, agent_id: str) -> None:
     """Raise AgentNotFound if there is no such agent. A misspelt name must not open another memory, or create one."""
-    if has_agent(home, user_file, agent_id):
-        return
     names = agent_names(home, user_file)
+    if agent_id in names:
+        return
     shown = ", ".join(names[:_MAX_NAMES]) + (", …" if len(names) > _MAX_NAMES else "")
     raise AgentNotFound(
         f"There is no agent '{agent_id}'. There {'is' if len(names) == 1 else 'are'}: {shown}.",
@@ -366,14 +360,11 @@ def _listed(user_file: str) -> Iterator[str]:
 
 def agents_sharing_workspace(loaded: LoadedConfig) -> list[str]:
     """Return the names of the other agents that use this agent's workspace."""
-    config, user_file = loaded.config, loaded.user_file.path
-    from_env = environment_layer(os.environ)
-
-    def workspace_of(agent: str) -> str:
-        return resolve_workspace(config.home, agent, [*user_layers(user_file, agent), from_env])
-
-    others = sorted({*agent_names(config.home, user_file)} - {config.agent_id})
-    return [agent for agent in others if is_same_folder(workspace_of(agent), config.workspace)]
+    config = loaded.config
+    named = os.environ.get("KEPT_WORKSPACE") and config.workspace  # for this run, all agents use it
+    workspaces = {name: named or other.config.workspace for name, other in settings_by_agent(loaded).items()}
+    shared = (name for name, workspace in workspaces.items() if is_same_folder(workspace, config.workspace))
+    return sorted({*shared} - {config.agent_id})
 
 
 def settings_by_agent(loaded: LoadedConfig) -> dict[str, LoadedConfig]:

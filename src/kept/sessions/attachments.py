@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kept.errors import WorkspaceError
-from kept.sessions.entries import Attachment
+from kept.sessions.entries import Attachment, DamagedEntry, parse_block
 from kept.storage.contract import Storage, Write
 
 ATTACHMENTS = "attachments"
@@ -57,14 +57,11 @@ def list_attachments(storage: Storage) -> Iterator[str]:
 def read_attachments(described: Any) -> Iterator[Attachment]:
     """Yield the files that the metadata of a message describes. Skip a description that is not one."""
     for item in described if isinstance(described, list) else ():
-        fields = item if isinstance(item, dict) else {}
-        path, digest, media_type = fields.get("path"), fields.get("sha256"), fields.get("mediaType")
-        if isinstance(path, str) and isinstance(digest, str) and media_type in STORED_TYPES:
-            name, size = fields.get("name"), fields.get("size")
-            yield Attachment(
-                media_type,
-                name if isinstance(name, str) else None,
-                path,
-                digest,
-                size if isinstance(size, int) and not isinstance(size, bool) else None,
-            )
+        if not isinstance(item, dict) or item.get("mediaType") not in STORED_TYPES:
+            continue
+        try:
+            attachment = parse_block({**item, "type": "attachment"})
+        except DamagedEntry:
+            continue
+        if isinstance(attachment, Attachment) and attachment.path and attachment.sha256:
+            yield attachment

@@ -419,7 +419,7 @@ def _parse_message(tree: dict[str, Any]) -> Message:
     content, usage = inner.pop("content", None), _take(inner, "usage", dict, None)
     if not isinstance(content, str | list):
         raise DamagedEntry("its 'content' is neither text nor a list")
-    blocks = (Text(content),) if isinstance(content, str) else tuple(map(_parse_block, content))
+    blocks = (Text(content),) if isinstance(content, str) else tuple(map(parse_block, content))
     sender, model = _take(inner, "sender", str, None), _take(inner, "model", str, None)
     if usage is not None:
         usage = TokenUsage(*[_take_count(usage, name, 0) for name in ("input", "output", "context")])
@@ -429,7 +429,8 @@ def _parse_message(tree: dict[str, Any]) -> Message:
     return Message(cast("Role", role), blocks, sender, model, usage, metadata)
 
 
-def _parse_block(content: Any) -> Block:
+def parse_block(content: Any) -> Block:
+    """Return a part of a message. Raise DamagedEntry if a field of a known kind is wrong."""
     if not isinstance(content, dict):
         raise DamagedEntry("part of its 'content' is not an object")
     tree = dict(content)

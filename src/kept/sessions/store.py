@@ -59,7 +59,6 @@ from kept.sessions.record import (
 from kept.sessions.session_key import (
     DEFAULT_ACCOUNT,
     DEFAULT_CHAT_TYPE,
-    SESSION_ID,
     SessionKey,
     parse_key,
     require_id,
@@ -275,30 +274,17 @@ class SessionStore:
 
     def _succeed(self, old: SessionRecord, reason: str, metadata: Mapping[str, Any] | None) -> SessionRecord:
         """End a session, if it has not ended, and create its successor. The caller holds the lease."""
-        successor = new_id()
-        if old.ended and old.successor and SESSION_ID.fullmatch(old.successor) and not self._was_created(old.successor):
-            successor = old.successor  # of a reset by a version that wrote the two one after the other
         carried = {MODEL: old.state[MODEL]} if MODEL in old.state else {}
-        start = SessionStart(
-            old.key,
-            predecessor=old.id,
-            compactions=old.compactions,
-            state=carried,
-            metadata=dict(metadata or old.metadata),
-        )
-        if old.ended:
-            return self._create(start, successor)
+        data = dict(metadata or old.metadata)
+        start = SessionStart(old.key, predecessor=old.id, compactions=old.compactions, state=carried, metadata=data)
+        successor = new_id()
         for _ in range(_MOST_ATTEMPTS):
-            end = make_append(old, [ResetEntry(reason, successor)], self.clock.now())[1]
+            end = [] if old.ended else [make_append(old, [ResetEntry(reason, successor)], self.clock.now())[1]]
             try:
-                return self._create(start, successor, and_also=[end])
+                return self._create(start, successor, and_also=end)
             except StorageConflict:
                 old = self._locate(old.id)
         raise TranscriptUnwritable(f"{old.citation}: other processes keep writing to it.")
-
-    def _was_created(self, session_id: str) -> bool:
-        """Return whether there is or was such a session. A deleted one is not replaced: it could not be restored."""
-        return self._catalogue.find(session_id) is not None or self.find_deleted(session_id) is not None
 
     @contextmanager
     def _starting(self) -> Iterator[None]:

@@ -209,7 +209,7 @@ def _with_citations(text: str, metadata: dict[str, Any]) -> str:
     return text
 
 
-_PASTED = ("", "paste.txt")
+_PASTED = (None, "paste.txt")
 """Names that Claude.ai gives to long text that was pasted into a message."""
 
 
@@ -256,18 +256,16 @@ def _content(message: dict[str, Any], place: str) -> list[Block]:
     return blocks + _nonempty(as_text(message.get("text")) or "")
 
 
-def _attachments(tree: dict[str, Any]) -> list[Block]:
-    blocks: list[Block] = []
-    for raw in map(as_dict, as_list(tree.get("attachments"))):
-        name, text = as_text(raw.get("file_name")) or "", as_text(raw.get("extracted_content")) or ""
+def _attachments(message: dict[str, Any]) -> list[Block]:
+    """Return the text that was pasted into a message, and its files: each once, although several lists name it."""
+    texts: list[Block] = []
+    files: dict[str | None, Block] = {}
+    listed = (file for name in ("attachments", "files", "files_v2") for file in as_list(message.get(name)))
+    for raw in map(as_dict, listed):
+        name, text = short_text(raw.get("file_name")), as_text(raw.get("extracted_content")) or ""
         if name in _PASTED and text.strip():
-            blocks.append(Text(text))
+            texts.append(Text(text))
         elif raw:
-            blocks.append(Attachment(short_text(raw.get("file_type")) or "text/plain", short_text(name)))
-    names = {block.name for block in blocks if isinstance(block, Attachment)}
-    for file in (*as_list(tree.get("files")), *as_list(tree.get("files_v2"))):
-        file_name = short_text(as_dict(file).get("file_name"))
-        if file_name not in names:
-            names.add(file_name)
-            blocks.append(Attachment("application/octet-stream", file_name, short_text(as_dict(file).get("file_uuid"))))
-    return blocks
+            media_type = short_text(raw.get("file_type")) or "application/octet-stream"
+            files.setdefault(name, Attachment(media_type, name, short_text(raw.get("file_uuid"))))
+    return [*texts, *files.values()]

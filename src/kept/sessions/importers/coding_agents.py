@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any
 
-from kept.base.limits import as_dict, as_list
+from kept.base.limits import as_dict, as_list, count_or_zero
 from kept.sessions.entries import (
     TITLE,
     Block,
@@ -23,7 +23,6 @@ from kept.sessions.entries import (
 )
 from kept.sessions.importers.draft import (
     DraftBuilder,
-    as_count,
     as_text,
     is_id,
     present_fields,
@@ -82,7 +81,7 @@ class ClaudeCodeReader(LineReader):
         if kind in _SPEECH and isinstance(tree.get("message"), dict):
             return self._speech(builder, record)
         if tree.get("subtype") == "compact_boundary":
-            self._tokens_before = as_count(as_dict(tree.get("compactMetadata")).get("preTokens")) or None
+            self._tokens_before = count_or_zero(as_dict(tree.get("compactMetadata")).get("preTokens")) or None
             return Said(None, tree.get("logicalParentUuid") or parent)
         if kind == "system" and isinstance(tree.get("content"), str):
             return Said(Message.of("system", tree["content"], metadata=present_fields(tree, "subtype", "level")))

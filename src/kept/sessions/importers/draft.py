@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +35,6 @@ from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, UNKNOW
 
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
-_MOST_TOKENS = 10**12
 _FIRST_YEAR, _LAST_YEAR = 1980, 2200
 # A file or a page. Bytes in base64 may start with a slash too: "/9j/" is a JPEG.
 _ADDRESS = re.compile(r"(https?://|file:|/(?!9j/)[^\n]{1,1000}\Z)")
@@ -199,14 +197,6 @@ def as_text(value: Any) -> str | None:
 
 def short_text(value: Any) -> str | None:
     return value[:_LONGEST_NAME] if isinstance(value, str) and value else None
-
-
-def as_count(value: Any) -> int:
-    if isinstance(value, float) and math.isfinite(value):
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        return 0
-    return min(max(0, value), _MOST_TOKENS)
 
 
 def read_time(value: Any) -> dt.datetime | None:

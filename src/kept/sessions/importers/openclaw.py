@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from kept.base.limits import as_dict
+from kept.base.limits import as_dict, count_or_zero
 from kept.errors import SessionKeyInvalid
 from kept.sessions.entries import (
     MODEL,
@@ -25,7 +25,6 @@ from kept.sessions.entries import (
 from kept.sessions.importers.draft import (
     Draft,
     DraftBuilder,
-    as_count,
     as_text,
     key_for,
     read_blocks,
@@ -34,7 +33,7 @@ from kept.sessions.importers.draft import (
 )
 from kept.sessions.importers.reader import LineReader, Said
 from kept.sessions.importers.source import Record, Source, load_json, open_regular
-from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
+from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, SessionKey
 
 
 class PiReader(LineReader):
@@ -70,7 +69,7 @@ def _body(record: Record) -> Body | None:
         case "branch_summary" if isinstance(tree.get("summary"), str):
             return Message.of("system", tree["summary"])
         case "compaction" if isinstance(tree.get("summary"), str):
-            before = as_count(tree.get("tokensBefore")) or None
+            before = count_or_zero(tree.get("tokensBefore")) or None
             return CompactionEntry(tree["summary"], as_text(tree.get("firstKeptEntryId")), before, source="model")
         case "model_change" if isinstance(tree.get("modelId"), str):
             provider = short_text(tree.get("provider"))
@@ -107,9 +106,9 @@ def _usage(message: dict[str, Any]) -> TokenUsage | None:
     usage = message.get("usage")
     if not isinstance(usage, dict):
         return None
-    tokens_in = sum(as_count(usage.get(name)) for name in ("input", "cacheRead", "cacheWrite"))
-    tokens_out = as_count(usage.get("output"))
-    return TokenUsage(tokens_in, tokens_out, as_count(usage.get("totalTokens")) or tokens_in + tokens_out)
+    tokens_in = sum(count_or_zero(usage.get(name)) for name in ("input", "cacheRead", "cacheWrite"))
+    tokens_out = count_or_zero(usage.get("output"))
+    return TokenUsage(tokens_in, tokens_out, count_or_zero(usage.get("totalTokens")) or tokens_in + tokens_out)
 
 
 OPENCLAW = "openclaw"
@@ -216,18 +215,13 @@ def to_key(text: str, agent_id: str) -> SessionKey:
     """Convert a key of OpenClaw, with channel, account, chat type and user as far as it has them."""
     parts = text.split(":")
     rest = parts[2:] if parts[0] == "agent" and len(parts) > 2 else parts
+    at = next((at for at, part in enumerate(rest[:-1][:3]) if part in _CHAT_TYPES), None)
     try:
-        match rest:
-            case [kind, *peer] if kind in _CHAT_TYPES and peer:
-                return key_for(agent_id, OPENCLAW, ":".join(peer), chat_type=_CHAT_TYPES[kind])
-            case [channel, kind, *peer] if kind in _CHAT_TYPES and peer:
-                return SessionKey(agent_id, channel, DEFAULT_ACCOUNT, _CHAT_TYPES[kind], ":".join(peer))
-            case [channel, account, kind, *peer] if kind in _CHAT_TYPES and peer:
-                return SessionKey(agent_id, channel, account, _CHAT_TYPES[kind], ":".join(peer))
-            case [kind, *peer] if peer:  # cron, subagent, hook
-                return key_for(agent_id, OPENCLAW, ":".join(peer), chat_type=kind)
-            case _:
-                return key_for(agent_id, OPENCLAW, short_text(":".join(rest)))
+        if at is None:  # cron:ID, subagent:ID, or an id alone
+            kind, _, peer = ":".join(rest).partition(":")
+            return key_for(agent_id, OPENCLAW, short_text(peer or kind), chat_type=kind if peer else DEFAULT_CHAT_TYPE)
+        channel, account = (*rest[:at], OPENCLAW)[0], rest[1] if at == 2 else DEFAULT_ACCOUNT
+        return SessionKey(agent_id, channel, account, _CHAT_TYPES[rest[at]], ":".join(rest[at + 1 :]))
     except SessionKeyInvalid:
         return key_for(agent_id, OPENCLAW, short_text(text))
 
