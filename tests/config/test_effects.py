@@ -79,6 +79,13 @@ def test_a_larger_multiplier_compares_more_candidates(tmp_path):
     assert found[0] < found[1]
 
 
+def test_hits_below_the_least_score_are_left_out(tmp_path):
+    write_note(tmp_path / "workspace", "MEMORY.md", "parrot\n")
+    for least, hits in ((0.0, 1), (1.0, 0)):
+        with open_memory(tmp_path, settings={"memory_search.query.min_score": least}) as memory:
+            assert len(memory.search("parrot")) == hits
+
+
 @pytest.fixture
 def environment_with_key(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
