@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import plistlib
 import shlex
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.cli.background_service import unit_text
+from kept.cli.background_service import property_list, unit_text
 from tests.support.commands import KEPT
 from tests.support.files import write_file
 
@@ -113,3 +114,10 @@ def test_control_characters_in_a_path_stay_inside_their_line():
     assert [line for line in text.splitlines() if line.startswith("ExecS")] == [
         'ExecStart="/k\\x0aExecStop=/bin/evil" "index"'
     ]
+
+
+def test_a_property_list_for_launchd_is_valid():
+    values = plistlib.loads(property_list("kept-gateway", "org.kept.kept-gateway", ("/bin/kept", "<a&b>")).encode())
+    assert values["ProgramArguments"] == ["/bin/kept", "<a&b>"]
+    assert values["KeepAlive"] == {"SuccessfulExit": False}
+    assert values["EnvironmentVariables"] == {"PATH": os.environ["PATH"]}

@@ -1,4 +1,4 @@
-"""Background services: options of commands that run until they are stopped, and their units for systemd."""
+"""Background services: options of commands that run until they are stopped, and definitions for systemd and launchd."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -62,7 +63,7 @@ def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that run a command in the background. The command gets the choice as ``service``."""
     for flag, value, text in (
         ("--uninstall", "uninstall", "Stop the service and remove it."),
-        ("--install", "install", "Run this in the background from now on, as a service of systemd."),
+        ("--install", "install", "Run this in the background from now on, as a service of systemd or launchd."),
     ):
         command = click.option(flag, "service", flag_value=value, help=text)(command)
     return command
@@ -80,13 +81,13 @@ def manage_service(options: Globals, arguments: Sequence[str], action: Action) -
         parts.append(config.agent_id)
     name, env_file = "-".join(parts), os.path.join(config.home, _ENV_FILE)
     command = (start.program, *start.options, *overrides, *arguments)
-    unit = f"{name}.service"
-    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    path = os.path.join(folder, "systemd", "user", unit)
+    place = _launchd if sys.platform == "darwin" else _systemd
+    path, text, start_lines, stop_line = place(name, command, env_file)
     is_installed = _is_own(path)
+    if is_installed:
+        _run(stop_line)  # may fail: the service may not be running
     if action == "uninstall":
         if is_installed:
-            _systemctl("disable", "--now", unit)  # may fail: the service may not be running
             os.unlink(path)
         echo(f"{name} no longer runs in the background.")
         return
@@ -94,14 +95,47 @@ def manage_service(options: Globals, arguments: Sequence[str], action: Action) -
         os.makedirs(os.path.dirname(path), exist_ok=True)
     except OSError as exc:
         raise ServiceError(f"{os.path.dirname(path)}: could not be created ({exc.strerror}).") from exc
-    write_atomic(path, unit_text(name, command, env_file).encode("utf-8", "surrogateescape"))
-    for line in (("daemon-reload",), ("enable", unit), ("restart", unit)):
-        if problem := _systemctl(*line):
-            hint = f"{path} is written. Run it yourself: {shlex.join(('systemctl', '--user', *line))}"
-            raise ServiceError(problem, hint=hint)
+    write_atomic(path, text.encode("utf-8", "surrogateescape"))
+    for line in start_lines:
+        if problem := _run(line):
+            raise ServiceError(problem, hint=f"{path} is written. Run it yourself: {shlex.join(line)}")
     echo(f"{style(name, bold=True)} runs in the background and starts when you log in ({path}).")
-    if not os.path.exists(env_file):
+    if place is _systemd and not os.path.exists(env_file):
         warn(f"Variables of your shell, such as API keys, do not reach it. Put them into {env_file}.")
+
+
+_Definition = tuple[str, str, list[tuple[str, ...]], tuple[str, ...]]
+"""Path and text of the file that defines a service, the commands that start it, and the one that stops it."""
+
+
+def _systemd(name: str, command: Sequence[str], env_file: str) -> _Definition:
+    systemctl, unit = ("systemctl", "--user"), f"{name}.service"
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    start = [(*systemctl, *line) for line in (("daemon-reload",), ("enable", unit), ("restart", unit))]
+    path = os.path.join(folder, "systemd", "user", unit)
+    return path, unit_text(name, command, env_file), start, (*systemctl, "disable", "--now", unit)
+
+
+def _launchd(name: str, command: Sequence[str], _: str) -> _Definition:
+    label, domain = f"org.kept.{name}", f"gui/{os.getuid()}"
+    path = os.path.expanduser(f"~/Library/LaunchAgents/{label}.plist")
+    start: list[tuple[str, ...]] = [("launchctl", "bootstrap", domain, path)]
+    return path, property_list(name, label, command), start, ("launchctl", "bootout", f"{domain}/{label}")
+
+
+def property_list(name: str, label: str, command: Sequence[str]) -> str:
+    import plistlib
+
+    values = {
+        "Label": label,
+        "ProgramArguments": list(command),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ExitTimeOut": 45,
+        "StandardErrorPath": os.path.expanduser(f"~/Library/Logs/{name}.log"),
+        "EnvironmentVariables": {"PATH": os.environ.get("PATH", os.defpath)},
+    }
+    return f"{plistlib.dumps(values).decode()}<!-- {_WRITTEN_BY}. -->\n"
 
 
 def unit_text(name: str, command: Sequence[str], env_file: str) -> str:
@@ -138,9 +172,8 @@ def _is_own(path: str) -> bool:
     return True
 
 
-def _systemctl(*arguments: str) -> str | None:
-    """Run the service manager of the person. Return what went wrong, or None."""
-    line = ("systemctl", "--user", *arguments)
+def _run(line: Sequence[str]) -> str | None:
+    """Run a command. Return what went wrong, or None."""
     try:
         done = subprocess.run(line, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
