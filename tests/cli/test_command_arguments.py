@@ -11,8 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from kept.cli.help import GROUPS
-from kept.cli.root import COMMANDS, cli
+from kept.cli.root import COMMANDS, GROUPS, cli
 from tests.support.files import write_file
 from tests.support.terminals import run_on_terminal, without_styles
 

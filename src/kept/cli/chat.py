@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 
 import click
 
-from kept.cli.output import echo, print_json, read_stdin, style, unguarded, warn
+from kept.cli.output import echo, print_json, read_stdin, style, unguarded, warn, warn_all
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
 
@@ -96,16 +96,27 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Loca
 
 
 def _ask_once(conversation: LocalConversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
-    screen: ChatScreen | QuietScreen = (
-        ChatScreen() if sys.stdout.isatty() and not as_json else QuietScreen(show_notices=not as_json)
-    )
-    if isinstance(screen, ChatScreen):
+    """Answer a message. In a pipe, only the complete reply goes to standard output."""
+    from kept.agent.events import Notice, ToolEnded
+
+    if sys.stdout.isatty() and not as_json:
+        screen = ChatScreen()
         try:
             runner.run(_answer(conversation, screen, text))
         finally:
             screen.leave()
         return
-    reply = runner.run(conversation.answer(text, screen.show))
+    tools: list[str] = []
+    notices: list[str] = []
+
+    def note(event: AgentEvent) -> None:
+        if isinstance(event, ToolEnded):
+            tools.append(event.name)
+        elif isinstance(event, Notice):
+            notices.append(event.text)
+            warn_all(() if as_json else [event.text])
+
+    reply = runner.run(conversation.answer(text, note))
     reply_text = None if reply is None or reply.silent else reply.text
     if not as_json:
         echo(reply_text or "", nl=bool(reply_text))
@@ -115,30 +126,11 @@ def _ask_once(conversation: LocalConversation, runner: asyncio.Runner, text: str
             "reply": reply_text,
             "sessionId": runner.run(conversation.session_id()),
             "entryId": reply.entry_id or None if reply else None,
-            "tools": screen.tools,
-            "notices": screen.notices,
+            "tools": tools,
+            "notices": notices,
             "context": reply.context if reply else None,
         }
     )
-
-
-class QuietScreen:
-    """Screen for scripts: only the complete reply goes to standard output."""
-
-    def __init__(self, *, show_notices: bool) -> None:
-        self.tools: list[str] = []
-        self.notices: list[str] = []
-        self._show_notices = show_notices
-
-    def show(self, event: AgentEvent) -> None:
-        from kept.agent.events import Notice, ToolEnded
-
-        if isinstance(event, ToolEnded):
-            self.tools.append(event.name)
-        elif isinstance(event, Notice):
-            self.notices.append(event.text)
-            if self._show_notices:
-                warn(event.text)
 
 
 # an interactive conversation

@@ -5,14 +5,8 @@ from __future__ import annotations
 import click
 
 from kept.cli.output import style
+from kept.cli.root import GROUPS, cli
 
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Notes and search": ("init", "add", "search", "get", "list", "history", "undo", "review", "index", "sync"),
-    "Conversations": ("sessions", "import", "forget"),
-    "Agents and clients": ("chat", "connect", "mcp", "gateway", "web", "serve", "token", "schedule"),
-    "Maintenance": ("status", "doctor", "export", "restore", "config", "models", "bench"),
-}
-"""Commands by what they are for. Others exist, and are not listed: programs or the documentation call them."""
 FIRST = ("init", "add", "search", "get", "chat", "connect", "import")
 """What most people need, for the first screen."""
 
@@ -24,8 +18,6 @@ def command(names: tuple[str, ...]) -> None:
 
     COMMAND is its name, such as 'search' or 'config set'.
     """
-    from kept.cli.root import cli
-
     cli.main([*names, "--help"], prog_name="kept", standalone_mode=False)
 
 

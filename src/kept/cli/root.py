@@ -35,39 +35,43 @@ if TYPE_CHECKING:
     from kept.notes.note_commit import HistoryRecorder
     from kept.sessions.store import SessionStore
 
-COMMANDS = {
-    "init": "init",
-    "add": "add",
-    "search": "search",
-    "get": "get",
-    "list": "list",
-    "history": "history",
-    "undo": "history:undo_command",
-    "review": "review",
-    "index": "index",
-    "sync": "sync",
-    "sessions": "sessions",
-    "import": "imports",
-    "forget": "forget",
-    "chat": "chat",
-    "connect": "connect_command",
-    "mcp": "servers:mcp_command",
-    "gateway": "servers:gateway_command",
-    "web": "servers:web_command",
-    "serve": "servers:serve_command",
-    "token": "token_command",
-    "schedule": "schedule_command",
-    "status": "status",
-    "doctor": "status:doctor_command",
-    "export": "archives:export_command",
-    "restore": "archives:restore_command",
-    "config": "config",
-    "models": "models",
-    "bench": "bench_command",
-    "hook": "hook_command",
-    "help": "help",
+GROUPS = {
+    "Notes and search": {
+        "init": "init",
+        "add": "add",
+        "search": "search",
+        "get": "get",
+        "list": "list",
+        "history": "history",
+        "undo": "history:undo_command",
+        "review": "review",
+        "index": "index",
+        "sync": "sync",
+    },
+    "Conversations": {"sessions": "sessions", "import": "imports", "forget": "forget"},
+    "Agents and clients": {
+        "chat": "chat",
+        "connect": "connect_command",
+        "mcp": "servers:mcp_command",
+        "gateway": "servers:gateway_command",
+        "web": "servers:web_command",
+        "serve": "servers:serve_command",
+        "token": "token_command",
+        "schedule": "schedule_command",
+    },
+    "Maintenance": {
+        "status": "status",
+        "doctor": "status:doctor_command",
+        "export": "archives:export_command",
+        "restore": "archives:restore_command",
+        "config": "config",
+        "models": "models",
+        "bench": "bench_command",
+    },
 }
-"""Module of each command, and the name there if it is not `command`. Those of no group in `help` are not listed."""
+"""Commands by what they are for, each with its module, and the name there if it is not `command`."""
+COMMANDS = {name: place for group in GROUPS.values() for name, place in group.items()}
+COMMANDS |= {"hook": "hook_command", "help": "help"}  # not listed: programs or the documentation call them
 
 
 @frozen
