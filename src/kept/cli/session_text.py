@@ -1,39 +1,22 @@
-"""A conversation as text for people.
+"""A conversation as text for people: what was said, as the index has it, with speakers and times.
 
-Tools are folded: a call is one line, and its result is left out unless it failed. What clients put into messages
-(reminders, commands and their output), thinking and empty messages are left out too; JSON has them all.
+A tool call is one line, and its result is left out unless it failed. What clients put into messages (reminders,
+commands and their output) and thinking are left out too; JSON has them all.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-from collections.abc import Iterator, Sequence
-
-from kept.base.limits import clip, one_line
 from kept.base.wording import plural
 from kept.cli.output import local_time, style
-from kept.sessions.echoes import is_hidden, iter_blocks
-from kept.sessions.entries import (
-    Attachment,
-    Block,
-    CompactionEntry,
-    Entry,
-    Message,
-    ResetEntry,
-    SessionStart,
-    StateEntry,
-    Text,
-    ToolCall,
-    ToolResult,
-    UnknownEntry,
-)
+from kept.sessions.echoes import is_hidden
+from kept.sessions.entries import Entry, Message, UnknownEntry
 from kept.sessions.record import SessionRecord
-from kept.sessions.spoken import SHOWN_SPEAKERS, call_text, result_text
-from kept.sessions.transcript import Damage, TranscriptLine
+from kept.sessions.spoken import SHOWN_SPEAKERS, find_utterance, line_text
+from kept.sessions.transcript import TranscriptLine
 
-_SHORT = 100
-_COLOURS = {"user": "cyan", "assistant": "green", "tool": "yellow", "system": "magenta"}
+_COLOURS = {"user": "cyan", "assistant": "green", "system": "magenta"}
+_OF_TOOLS = ("→ ", "← failed: ")
+"""How the lines of a call and of a result begin that failed."""
 
 
 def describe_session(record: SessionRecord) -> str:
@@ -43,75 +26,30 @@ def describe_session(record: SessionRecord) -> str:
 
 def is_talk(line: TranscriptLine) -> bool:
     """Return whether a line is a message of a person or the agent with words in it."""
+    kind, texts = _read(line)
+    return kind in ("user", "assistant") and any(not text.startswith(_OF_TOOLS) for text in texts)
+
+
+def show_line(line: TranscriptLine) -> str:
+    """Return a line of a transcript, or nothing."""
     content = line.content
+    if isinstance(content, UnknownEntry) and "/" not in content.type:  # with a slash, it is another program's record
+        return style(f"\n(line {line.number} is of a kind this version does not know: {content.type})", dim=True)
     if not isinstance(content, Entry) or not isinstance(content.body, Message):
-        return False
-    message = content.body
-    return message.role in ("user", "assistant") and any(
-        isinstance(block, Text | Attachment) for block in _talk_blocks(message)
-    )
+        text = line_text(line)
+        return style(f"\n{text}", dim=True) if text else ""
+    kind, texts = _read(line)
+    shown = [style(f"  {text}", dim=True) if text.startswith(_OF_TOOLS) else text for text in texts]
+    if is_talk(line) or kind == "system":
+        speaker = style(content.body.speaker or SHOWN_SPEAKERS[kind], fg=_COLOURS[kind], bold=True)
+        shown.insert(0, f"\n{style(local_time(content.timestamp), dim=True)} {speaker}")
+    return "\n".join(shown)
 
 
-def show_line(line: TranscriptLine) -> Iterator[str]:
-    """Yield what to print of a line of a transcript."""
-    match line.content:
-        case Entry(body=Message() as message, timestamp=when):
-            yield from _show_message(message, when)
-        case Entry(timestamp=when, body=body):
-            if text := _event(body):
-                yield style(f"\n{local_time(when)} ── {text}", dim=True)
-        case UnknownEntry(type=kind):
-            if "/" not in kind:  # with a slash, it is a record of another program
-                yield style(f"\n(line {line.number} is of a kind this version does not know: {kind})", dim=True)
-        case Damage(reason=reason):
-            yield style(f"\n(line {line.number} cannot be read: {reason})", fg="red")
-
-
-def _show_message(message: Message, when: dt.datetime) -> Iterator[str]:
-    blocks = _talk_blocks(message)
-    if not all(isinstance(block, ToolCall | ToolResult) for block in blocks):
-        speaker = one_line(message.sender or "") or SHOWN_SPEAKERS[message.role]
-        yield f"\n{style(local_time(when), dim=True)} {style(speaker, fg=_COLOURS[message.role], bold=True)}"
-    for block in blocks:
-        match block:
-            case Text(text):
-                yield text.strip("\n")
-            case ToolCall(name=name, arguments=arguments):
-                yield style(f"  {call_text(name, _shorten(json.dumps(arguments, ensure_ascii=False)))}", dim=True)
-            case ToolResult(text=text):
-                yield style(f"  {result_text(_shorten(text), is_error=True)}", dim=True)
-            case Attachment(media_type, name):
-                yield f"[{name or media_type}]"
-
-
-def _talk_blocks(message: Message) -> Sequence[Block]:
-    """Return the blocks of a message that are worth reading."""
-    return [] if is_hidden(message) else [block for block in iter_blocks(message) if _is_talk_block(block, message)]
-
-
-def _is_talk_block(block: Block, message: Message) -> bool:
-    match block:
-        case Text() | ToolCall() | ToolResult(is_error=True):
-            return True
-        case Attachment():
-            return message.role != "tool"
-        case _:
-            return False
-
-
-def _event(body: object) -> str:
-    match body:
-        case SessionStart(predecessor=before):
-            return f"session begins, after {before}" if before else "session begins"
-        case CompactionEntry(summary=summary, source=source):
-            return f"compacted ({source}): {summary}"
-        case ResetEntry(reason=reason, successor=after):
-            return f"session ends ({reason})" + (f", goes on in {after}" if after else "")
-        case StateEntry(name=name, value=value):
-            return f"{name}: {_shorten(json.dumps(value, ensure_ascii=False))}"
-        case _:
-            return ""
-
-
-def _shorten(text: str) -> str:
-    return clip(one_line(text), _SHORT)
+def _read(line: TranscriptLine) -> tuple[str, list[str]]:
+    """Return who says something in a line, and what; of a tool, only that it failed."""
+    content, said = line.content, find_utterance(line)
+    if said is None or (isinstance(content, Entry) and isinstance(content.body, Message) and is_hidden(content.body)):
+        return "", []
+    texts = said.text.split("\n")
+    return said.kind, [text for text in texts if text.startswith(_OF_TOOLS)] if said.kind == "tool" else texts

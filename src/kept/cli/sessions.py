@@ -106,9 +106,8 @@ def show(options: Globals, reference: str, tail: int | None) -> None:
         if record.title:
             echo(style(record.title, bold=True))
         echo(style(describe_session(record), bold=not record.title, dim=bool(record.title)))
-        for line in lines:
-            for text in show_line(line):
-                echo(text)
+        for text in filter(None, map(show_line, lines)):
+            echo(text)
 
 
 def _read_lines(

@@ -230,7 +230,7 @@ def read_transcript(transcripts: Transcripts, citation: str, *, start: int = 1, 
     texts: list[str] = []
     last, chars, is_truncated = first - 1, 0, False
     for line in _iter_from(transcripts.get(citation), first):
-        text = _line_text(line)
+        text = line_text(line)
         if line.number >= first + limit or (texts and chars + len(text) > _MAX_PASSAGE_CHARS):
             is_truncated = True
             break
@@ -275,7 +275,8 @@ def _iter_from(transcript: Transcript, first_line: int) -> Iterator[TranscriptLi
     return (parse_line(raw) for raw in transcript.iter_raw() if raw.number >= first_line)
 
 
-def _line_text(line: TranscriptLine) -> str:
+def line_text(line: TranscriptLine) -> str:
+    """Return a line of a transcript as it is read back, or nothing."""
     utterance = find_utterance(line)
     if utterance is not None:
         return utterance.shown
