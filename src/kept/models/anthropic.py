@@ -68,7 +68,7 @@ class AnthropicStreamReader:
     _open: dict[int, _OpenBlock] = field(default_factory=dict)
     _calls: int = 0
     _texts: list[str] = field(default_factory=list)
-    _usage: dict[str, int] = field(default_factory=dict)
+    _usage: dict[str, Any] = field(default_factory=dict)
     _reason: str | None = None
 
     def read(self, piece: Any) -> ModelEvent | None:
@@ -113,19 +113,26 @@ class AnthropicStreamReader:
         for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
             count = getattr(usage, name, None)
             if count is not None:
-                self._usage[name] = count_or_zero(count, MAX_TOKENS)
+                self._usage[name] = count
 
     def finish(self) -> tuple[Finished]:
         if self._reason is None or any(block.start.type == "tool_use" for block in self._open.values()):
             raise self.chat.broke_off()
         if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
             raise ContextOverflow(f"{self.chat.label}: the request leaves no room for an answer.")
-        counts = self._usage
-        cached = counts.get("cache_read_input_tokens", 0)
-        total = counts.get("input_tokens", 0) + cached + counts.get("cache_creation_input_tokens", 0)
-        usage = ModelUsage(total, counts.get("output_tokens", 0), cached)
-        usage = usage_or_estimate(usage, self.request, "".join(self._texts))
+        usage = usage_or_estimate(usage_of(self._usage), self.request, "".join(self._texts))
         return (Finished(_REASONS.get(self._reason, "end"), usage),)
+
+
+def usage_of(counts: Mapping[str, Any]) -> ModelUsage:
+    """Return the tokens that counts in the words of this API mean."""
+
+    def count(name: str) -> int:
+        return count_or_zero(counts.get(name), MAX_TOKENS)
+
+    cached = count("cache_read_input_tokens")
+    total = count("input_tokens") + cached + count("cache_creation_input_tokens")
+    return ModelUsage(total, count("output_tokens"), cached)
 
 
 class AnthropicChat(SdkChat):

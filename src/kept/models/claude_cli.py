@@ -21,7 +21,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from kept.base.limits import MAX_TOKENS, as_dict, clip, count_or_zero, printable_line, utf8_safe
+from kept.base.limits import as_dict, clip, printable_line, utf8_safe
 from kept.base.net.client import CONTEXT_OVERFLOW
 from kept.base.net.endpoint import MAX_DETAIL_CHARS
 from kept.base.redact import redact
@@ -29,6 +29,7 @@ from kept.base.remote_errors import ContextOverflow, ModelError, ModelFailed, Mo
 from kept.base.values import frozen
 from kept.config import ProviderKeys
 from kept.config.schema import ModelSettings
+from kept.models.anthropic import usage_of
 from kept.models.base import (
     ChatRequest,
     Finished,
@@ -341,7 +342,7 @@ class ClaudeStreamReader:
     def _read_result(self, event: dict[str, Any]) -> str:
         result = event.get("result")
         text = result if isinstance(result, str) else ""
-        self._usage = _read_usage(as_dict(event.get("usage")))
+        self._usage = usage_of(as_dict(event.get("usage")))
         self._stop_reason = str(event.get("stop_reason") or "end_turn")
         if self._stop_reason == "refusal":
             return ""
@@ -385,13 +386,3 @@ def explain(output: str, *, status: object = None, reason: str = "") -> ModelErr
     if isinstance(status, int) and status < 500 and status not in (408, 409, 429) and not _TEMPORARY.search(output):
         return ModelRefused(f"{LABEL} does not accept the request ({line}).", hint="Check model.name.")
     return ModelFailed(f"{LABEL} failed ({line}).", hint="Try again in a moment.")
-
-
-def _read_usage(counts: dict[str, Any]) -> ModelUsage:
-    def count(name: str) -> int:
-        return count_or_zero(counts.get(name), MAX_TOKENS)
-
-    cached = count("cache_read_input_tokens")
-    return ModelUsage(
-        count("input_tokens") + cached + count("cache_creation_input_tokens"), count("output_tokens"), cached
-    )

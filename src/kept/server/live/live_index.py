@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Event
 from types import TracebackType
@@ -81,13 +81,13 @@ class LiveEvent:
     report: SyncReport | None = None
 
 
+@dataclass
 class LiveReporter:
     """Holds the state of a live index, which only its thread changes, and reports events to a listener."""
 
-    def __init__(self, listener: Callable[[LiveEvent], None] | None) -> None:
-        self._listener = listener
-        self._notices: set[str] = set()
-        self._state = LiveState()
+    listener: Callable[[LiveEvent], None] | None
+    _notices: set[str] = field(default_factory=set)
+    _state: LiveState = LiveState()
 
     def state(self) -> LiveState:
         return self._state
@@ -117,8 +117,8 @@ class LiveReporter:
             self.emit("notice", message)
 
     def emit(self, kind: EventKind, message: str = "", *, report: SyncReport | None = None) -> None:
-        if self._listener is not None:
-            self._listener(LiveEvent(kind, self.state(), message, report))
+        if self.listener is not None:
+            self.listener(LiveEvent(kind, self.state(), message, report))
 
 
 # the lock of the leader

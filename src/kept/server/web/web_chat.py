@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from kept.agent.events import (
@@ -33,15 +34,15 @@ _POLL_S = 1.0
 """How soon a browser that follows an answer is told that the server stops."""
 
 
+@dataclass
 class RunningAnswer:
     """An answer that is being written. Several browsers may follow it."""
 
-    def __init__(self, question: str) -> None:
-        self.question = question
-        self.events: list[ChatEvent] = []
-        self.is_done = False
-        self.task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
+    question: str
+    events: list[ChatEvent] = field(default_factory=list)
+    is_done: bool = False
+    task: asyncio.Task[None] | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def text(self) -> str:
