@@ -36,7 +36,7 @@ PAGES: dict[Act, set[str]] = {
     },
     "write notes": {"POST /add", "GET /edit/{path:path}", "POST /edit/{path:path}", "POST /undo"},
     "talk to the agent": {"POST /chat/send", "POST /chat/stop"},
-    "review changes": {"GET /review", "GET /review/{item}", "POST /review/decide", "POST /review/decide-all"},
+    "review changes": {"GET /review", "POST /review/decide", "POST /review/decide-all"},
     "decide about calls of tools": {"POST /chat/decide"},
     "forget": {"GET /forget", "POST /forget/now", "GET /forget/receipts/{receipt}"},
     "change settings": {"GET /settings", "GET /settings/{name}", "POST /settings/{name}/change"},

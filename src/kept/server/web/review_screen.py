@@ -41,7 +41,7 @@ def show_review(visit: Visit) -> Response:
     shown = waiting.items[first : first + PER_PAGE]
     return visit.render(
         "review.html",
-        views=[view_item(queue, item) for item in shown],
+        views=[_view(queue, item) for item in shown],
         waiting=len(waiting.items),
         degraded=waiting.degraded,
         session=session,
@@ -50,18 +50,9 @@ def show_review(visit: Visit) -> Response:
     )
 
 
-def view_item(queue: ReviewQueue, item: ReviewItem) -> ReviewView:
+def _view(queue: ReviewQueue, item: ReviewItem) -> ReviewView:
     preview = queue.preview(item)
     return ReviewView(item, preview, *cut_diff(preview.diff), is_persons_own(item.path))
-
-
-def show_edit(visit: Visit) -> Response:
-    """Show the text of one change in a field."""
-    queue = visit.memory.review
-    item = queue.get(visit.path["item"])
-    return visit.render(
-        "review_edit.html", view=view_item(queue, item), text=item.addition.text if item.addition else ""
-    )
 
 
 def decide(visit: Visit) -> Response:
@@ -103,7 +94,6 @@ SCREEN = Screen(
     home="/review",
     pages=(
         Page("/review", show_review, "review changes"),
-        Page("/review/{item}", show_edit, "review changes"),
         Page("/review/decide", decide, "review changes", ("POST",)),
         Page("/review/decide-all", decide_all, "review changes", ("POST",)),
     ),
