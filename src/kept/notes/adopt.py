@@ -69,58 +69,45 @@ def adopt_notes(
     problems: list[Problem] = []
     workspace.storage.make()
     source = Workspace.at(folder)
-    copying = _Copying(source, workspace, max_bytes, instructions, recorder, is_forgotten)
 
     def report(path: str, reason: str) -> None:
         problems.append(Problem(utf8_path(os.path.join(folder, path)), reason))
 
-    for name in _list_markdown(source, report):
-        if not source.is_indexed(name):
-            outcomes["left_out"].append(utf8_path(name))
-            continue
-        if fault := find_arrival_fault(name):
-            report(name, fault)
-            continue
-        try:
-            outcomes[retried(partial(copying.adopt, name))].append(utf8_path(name))
-        except KeptError as exc:
-            report(name, exc.message)
-    return NotesAdopted(**{kind: tuple(names) for kind, names in outcomes.items()}, problems=tuple(problems))
-
-
-@frozen
-class _Copying:
-    """Copies notes from one workspace to another."""
-
-    source: Workspace
-    workspace: Workspace
-    max_bytes: int
-    instructions: bool
-    recorder: HistoryRecorder | None
-    is_forgotten: Callable[[str, str], bool]
-
-    def adopt(self, name: str) -> str:
+    def adopt(name: str) -> str:
         """Copy a note. Return the field of `NotesAdopted` that it belongs to."""
-        note = self.source.read(name, max_bytes=self.max_bytes)
-        if self.is_forgotten(note.text, name):
+        if not source.is_indexed(name):
+            return "left_out"
+        if fault := find_arrival_fault(name):
+            raise PathRefused(fault)
+        note = source.read(name, max_bytes=max_bytes)
+        if is_forgotten(note.text, name):
             raise PathRefused("it has something that you forgot here")
-        target = self._target_name(name)
-        present = self.workspace.read(target, max_bytes=self.max_bytes).raw if self.workspace.find(target) else None
+        target, present = _find_target(workspace, name, max_bytes)
         if present == note.raw:
             return "same"
         # An empty template of ours is not a note that anybody wrote.
         if present is not None and not is_untouched_template(target, present):
             return "conflicts"
-        if is_persons_own(name) and not self.instructions:
+        if is_persons_own(name) and not instructions:
             return "held_back"
         edit = NoteEdit(target, present, note.raw, "import", modified_ns=note.mtime_ns)
-        commit_notes(self.workspace, [edit], self.recorder)
+        commit_notes(workspace, [edit], recorder)
         return "copied"
 
-    def _target_name(self, name: str) -> str:
-        """Return the name to copy to. Long-term memory has two names; a workspace that has one of them keeps it."""
-        names = LONG_TERM if name in LONG_TERM else (name,)
-        return next((name for name in map(self.workspace.locate, names) if self.workspace.find(name)), name)
+    for name in _list_markdown(source, report):
+        try:
+            outcomes[retried(partial(adopt, name))].append(utf8_path(name))
+        except KeptError as exc:
+            report(name, exc.message)
+    return NotesAdopted(**{kind: tuple(names) for kind, names in outcomes.items()}, problems=tuple(problems))
+
+
+def _find_target(workspace: Workspace, name: str, max_bytes: int) -> tuple[str, bytes | None]:
+    """Return the name to copy to, and what is there. Long-term memory has two names; a workspace keeps its own."""
+    for target in map(workspace.locate, LONG_TERM if name in LONG_TERM else (name,)):
+        if workspace.find(target):
+            return target, workspace.read(target, max_bytes=max_bytes).raw
+    return name, None
 
 
 def _list_markdown(source: Workspace, report: Callable[[str, str], None]) -> list[str]:

@@ -34,7 +34,7 @@ class DailyNotes:
 
     def name(self, day: dt.date) -> str:
         """Return the path of a day's note in the workspace."""
-        stem = f"{day:%Y-%m-%d}" if self.format == ISO else self._format(day)
+        stem = f"{day:%Y-%m-%d}" if self.format == ISO else format_date(self.format, day)
         folder = f"{self.folder}/" if self.folder else ""
         return f"{folder}{stem}.md"
 
@@ -50,9 +50,6 @@ class DailyNotes:
             return None
         match = _compile(self.folder, self.format).fullmatch(path)
         return read_date(match) if match else None
-
-    def _format(self, day: dt.date) -> str:
-        return format_date(self.format, day)
 
 
 DEFAULT_DAILY_NOTES = DailyNotes()
@@ -111,36 +108,23 @@ _WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 """Not those of `calendar`, which follow the locale of the process."""
 _WORD = r"[^\W\d_]+\.?"
 
-_WRITERS: dict[str, Callable[[dt.date], str]] = {
-    "YYYY": lambda day: f"{day.year:04}",
-    "YY": lambda day: f"{day.year % 100:02}",
-    "MMMM": lambda day: _MONTHS[day.month - 1],
-    "MMM": lambda day: _MONTHS[day.month - 1][:3],
-    "MM": lambda day: f"{day.month:02}",
-    "M": lambda day: str(day.month),
-    "DD": lambda day: f"{day.day:02}",
-    "D": lambda day: str(day.day),
-    "Do": lambda day: f"{day.day}{_ordinal(day.day)}",
-    "dddd": lambda day: _WEEKDAYS[day.weekday()],
-    "ddd": lambda day: _WEEKDAYS[day.weekday()][:3],
-    "dd": lambda day: _WEEKDAYS[day.weekday()][:2],
-    "GGGG": lambda day: f"{day.isocalendar().year:04}",
-    "WW": lambda day: f"{day.isocalendar().week:02}",
+_TOKENS: dict[str, tuple[str, str, Callable[[dt.date], str]]] = {
+    "YYYY": ("year", r"\d{4}", lambda day: f"{day.year:04}"),
+    "YY": ("short_year", r"\d{2}", lambda day: f"{day.year % 100:02}"),
+    "MMMM": ("month_name", _WORD, lambda day: _MONTHS[day.month - 1]),
+    "MMM": ("month_name", _WORD, lambda day: _MONTHS[day.month - 1][:3]),
+    "MM": ("month", r"\d{2}", lambda day: f"{day.month:02}"),
+    "M": ("month", r"\d{1,2}", lambda day: str(day.month)),
+    "DD": ("day", r"\d{2}", lambda day: f"{day.day:02}"),
+    "D": ("day", r"\d{1,2}", lambda day: str(day.day)),
+    "Do": ("ordinal", r"\d{1,2}(?:st|nd|rd|th)", lambda day: f"{day.day}{_ordinal(day.day)}"),
+    "dddd": ("", _WORD, lambda day: _WEEKDAYS[day.weekday()]),
+    "ddd": ("", _WORD, lambda day: _WEEKDAYS[day.weekday()][:3]),
+    "dd": ("", _WORD, lambda day: _WEEKDAYS[day.weekday()][:2]),
+    "GGGG": ("", r"\d{2,4}", lambda day: f"{day.isocalendar().year:04}"),
+    "WW": ("", r"\d{2,4}", lambda day: f"{day.isocalendar().week:02}"),
 }
-_PATTERNS = {
-    "YYYY": ("year", r"\d{4}"),
-    "YY": ("short_year", r"\d{2}"),
-    "MMMM": ("month_name", _WORD),
-    "MMM": ("month_name", _WORD),
-    "MM": ("month", r"\d{2}"),
-    "M": ("month", r"\d{1,2}"),
-    "DD": ("day", r"\d{2}"),
-    "D": ("day", r"\d{1,2}"),
-    "Do": ("ordinal", r"\d{1,2}(?:st|nd|rd|th)"),
-    **dict.fromkeys(("dddd", "ddd", "dd"), ("", _WORD)),
-    **dict.fromkeys(("GGGG", "WW"), ("", r"\d{2,4}")),
-}
-_NAMED = ("dddd", "ddd", "dd", "MMMM", "MMM")
+"""What each token stands for, its regular expression, and what writes it."""
 
 
 class FormatRefused(Exception):
@@ -156,11 +140,11 @@ def parse_format(text: str) -> tuple[tuple[str, str], ...]:
     for match in re.finditer(_TOKEN, text):
         parts += [("", text[at : match.start()])] if match.start() > at else []
         at = match.end()
-        if match[2] and match[2] not in _WRITERS:
+        if match[2] and match[2] not in _TOKENS:
             raise FormatRefused(f"'{match[2]}' is not supported")
         parts.append((match[2], "") if match[2] else ("", match[1]))
     parts += [("", text[at:])] if at < len(text) else []
-    groups = {_PATTERNS[token][0] for token, _ in parts if token}
+    groups = {_TOKENS[token][0] for token, _ in parts if token}
     has_year = bool({"year", "short_year"} & groups)
     has_day = {"month", "month_name"} & groups and {"day", "ordinal"} & groups
     if not has_year or not has_day:
@@ -170,12 +154,12 @@ def parse_format(text: str) -> tuple[tuple[str, str], ...]:
 
 def format_date(text: str, day: dt.date) -> str:
     """Return a day in a format. Raise FormatRefused."""
-    return "".join(_WRITERS[token](day) if token else plain for token, plain in parse_format(text))
+    return "".join(_TOKENS[token][2](day) if token else plain for token, plain in parse_format(text))
 
 
 def has_names(text: str) -> bool:
     """Return whether a format writes months or weekdays in words, which another program may write in its language."""
-    return any(token in _NAMED for token, _ in parse_format(text))
+    return any(token and _TOKENS[token][1] == _WORD for token, _ in parse_format(text))
 
 
 @lru_cache(maxsize=32)
@@ -184,7 +168,7 @@ def date_pattern(text: str) -> str:
     seen: dict[str, str] = {}
     parts: list[str] = []
     for token, plain in parse_format(text):
-        group, pattern = _PATTERNS[token] if token else ("", re.escape(plain))
+        group, pattern = _TOKENS[token][:2] if token else ("", re.escape(plain))
         if not group:
             parts.append(pattern)
         elif group not in seen:

@@ -9,7 +9,7 @@ another project.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from kept.base.git_remote import find_remote, find_root, folder_key, normalise_remote, repository_keys
@@ -46,7 +46,7 @@ class Project:
 
 def list_projects(workspace: Workspace) -> list[Project]:
     """Return the projects by name. A folder without a readable PROJECT.md is one too, for no repository."""
-    return list(_iter_projects(workspace, None))
+    return [Project(name, _read_keys(_read_marker(workspace, name) or b"")) for name in _list_names(workspace)]
 
 
 def find_project(workspace: Workspace, folder: str, *, recorded: str | None = None) -> str | None:
@@ -57,7 +57,7 @@ def find_project(workspace: Workspace, folder: str, *, recorded: str | None = No
     if not has_projects(workspace):
         return None
     keys = [*([recorded] if recorded else []), *repository_keys(folder)]
-    return choose_project(list(_iter_projects(workspace, keys)), keys)
+    return choose_project(list_projects(workspace), keys)
 
 
 def choose_project(projects: Iterable[Project], keys: Iterable[str]) -> str | None:
@@ -79,32 +79,21 @@ def get_project(workspace: Workspace, name: str) -> str:
                 hint="Add one there: kept init --project",
             )
         return project
-    names = [project.name for project in _iter_projects(workspace, [])]
+    names = _list_names(workspace)
     if name not in names:
         shown = f"There are: {', '.join(names[:_MAX_NAMES])}." if names else "There are none."
         raise NotFound(f"There is no project '{name}'. {shown}", hint="Add one: kept init --project")
     return name
 
 
-def _iter_projects(workspace: Workspace, keys: list[str] | None) -> Iterator[Project]:
-    """Yield the projects. With ``keys``, PROJECT.md is parsed only if one of them may be in it."""
-    needles = None if keys is None else [_last_part(key).encode() for key in keys]
+def _list_names(workspace: Workspace) -> list[str]:
     names = list_names(workspace.storage, PROJECTS_FOLDER).items()
-    for name in sorted(name for name, is_folder in names if is_folder and is_visible(name) and is_utf8(name)):
-        raw = _read_marker(workspace, Project(name)) or b""
-        if needles is not None and not any(needle in raw.lower() for needle in needles):
-            yield Project(name)
-        else:
-            yield Project(name, _read_keys(raw))
+    return sorted(name for name, is_folder in names if is_folder and is_visible(name) and is_utf8(name))
 
 
-def _last_part(key: str) -> str:
-    return key.rpartition("/")[2].removeprefix("folder:").lower()
-
-
-def _read_marker(workspace: Workspace, project: Project) -> bytes | None:
+def _read_marker(workspace: Workspace, name: str) -> bytes | None:
     try:
-        return workspace.read(f"{project.folder}/{PROJECT_MARKER}", max_bytes=_MAX_BYTES).raw
+        return workspace.read(f"{PROJECTS_FOLDER}/{name}/{PROJECT_MARKER}", max_bytes=_MAX_BYTES).raw
     except WorkspaceError:
         return None
 
@@ -177,7 +166,7 @@ def add_project(workspace: Workspace, project: Project, *, recorder: HistoryReco
     workspace.require()
 
     def write() -> None:
-        before = _read_marker(workspace, project)
+        before = _read_marker(workspace, project.name)
         data = _format_properties(project).encode() + (b"\n" + before if before else b"")
         edit = NoteEdit(f"{project.folder}/{PROJECT_MARKER}", before, data, "edit")
         commit_notes(workspace, [edit], recorder)
