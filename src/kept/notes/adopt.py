@@ -77,11 +77,10 @@ def adopt_notes(
         """Copy a note. Return the field of `NotesAdopted` that it belongs to."""
         if not source.is_indexed(name):
             return "left_out"
-        if fault := find_arrival_fault(name):
-            raise PathRefused(fault)
         note = source.read(name, max_bytes=max_bytes)
-        if is_forgotten(note.text, name):
-            raise PathRefused("it has something that you forgot here")
+        forgotten = "it has something that you forgot here" if is_forgotten(note.text, name) else None
+        if fault := find_arrival_fault(name) or forgotten:
+            raise PathRefused(fault)
         target, present = _find_target(workspace, name, max_bytes)
         if present == note.raw:
             return "same"

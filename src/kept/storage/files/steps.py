@@ -76,14 +76,19 @@ def make_receipt(steps: Sequence[Step]) -> Receipt:
 
 
 def encode_journal(steps: Sequence[Step]) -> bytes:
-    """Return one line with the steps, and after it the bytes of all of them."""
+    """Return a line with the hash of the rest, one with the steps, and after it the bytes of all of them."""
     names = [spec.name for spec in fields(Step)]
     heads = [{**{name: getattr(step, name) for name in names}, "data": len(step.data)} for step in steps]
-    return json.dumps(heads).encode() + b"\n" + b"".join(step.data for step in steps)
+    body = json.dumps(heads).encode() + b"\n" + b"".join(step.data for step in steps)
+    return version_of(body).encode() + b"\n" + body
 
 
 def decode_journal(raw: bytes) -> list[Step]:
-    line, _, rest = raw.partition(b"\n")
+    """Return the steps of a journal, none if it is torn: then none of them was begun."""
+    digest, _, body = raw.partition(b"\n")
+    if version_of(body).encode() != digest:
+        return []
+    line, _, rest = body.partition(b"\n")
     steps = []
     for head in json.loads(line):
         size = head.pop("data")
@@ -108,7 +113,8 @@ class Steps:
         state = os.statvfs(self.root)
         if state.f_bavail * state.f_frsize < 2 * len(journal) + _SPARE_BYTES:  # then nothing is begun
             raise WriteFailed(f"{self.root}: could not be written (No space left on device).")
-        self.write(JOURNAL, journal)
+        # Not by a temporary file, which would stay, with the texts in it, if the process were killed before the rename.
+        self._in_folder(JOURNAL, append_durably, journal)
         done: list[Step] = []
         self._syncs_each = len(steps) <= _FEW
         try:
