@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.agent.tools.record_json import to_json
-from kept.base.wording import plural, size_text
+from kept.base.wording import plural, short_list, size_text
 from kept.cli.output import echo, print_json, style, warn
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
@@ -137,16 +137,14 @@ def _show_plan(plan: ForgetPlan) -> None:
 def _show_receipt(receipt: ForgetReceipt) -> None:
     from kept.forgetting.plan import TITLES
 
-    parts = [(count, TITLES[kind][0].lower() + TITLES[kind][1:]) for kind, count in receipt.counts().items()]
-    first = [f"{plural(count, 'place')} in {store}" for count, store in parts[:1]]
-    counts = ", ".join([*first, *(f"{count:,} in {store}" for count, store in parts[1:])])
+    parts = ((TITLES[kind], count) for kind, count in receipt.counts().items())
+    counts = ", ".join(f"{plural(count, 'place')} in {title[0].lower()}{title[1:]}" for title, count in parts)
     echo(f"Forgotten: {counts}." if counts else "Forgotten.")
-    searched = f"Searched {plural(receipt.searched.files, 'file')} ({size_text(receipt.searched.size)})"
-    echo(f"{searched}: {_describe_left(receipt)}")
-    for file in receipt.left[:_SHOWN_LEFT]:
-        echo(f"  {file.path} ({file.count})")
-    if len(receipt.left) > _SHOWN_LEFT:
-        echo(f"  and {plural(len(receipt.left) - _SHOWN_LEFT, 'more file')}")
+    outcome = "nothing else of it is left." if receipt.kept else "nothing of it is left."
+    if receipt.left:
+        files = short_list([f"{file.path} ({file.count})" for file in receipt.left], _SHOWN_LEFT)
+        outcome = f"it is still in {plural(len(receipt.left), 'file')}: {files}"
+    echo(f"Searched {plural(receipt.searched.files, 'file')} ({size_text(receipt.searched.size)}): {outcome}")
     for citation in receipt.kept:
         echo(f"Not chosen, and left as it is: {citation}")
     for citation in receipt.changed:
@@ -157,12 +155,6 @@ def _show_receipt(receipt: ForgetReceipt) -> None:
     echo(f"Receipt {receipt.id}, sha256 {receipt.sha256}")
     if not receipt.is_finished:
         warn("A part could not be done now. The next command finishes it.")
-
-
-def _describe_left(receipt: ForgetReceipt) -> str:
-    if receipt.left:
-        return f"it is still in {plural(len(receipt.left), 'file')}:"
-    return "nothing else of it is left." if receipt.kept else "nothing of it is left."
 
 
 # JSON

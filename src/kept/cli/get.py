@@ -12,6 +12,7 @@ import click
 
 from kept.agent.tools.record_json import passage_json, to_json
 from kept.agent.tools.tool_text import from_citation
+from kept.base.limits import one_line
 from kept.base.records import Passage, parse_citation
 from kept.base.values import frozen
 from kept.base.wording import plural
@@ -98,7 +99,6 @@ def command(
 
 def _show_links(options: Globals, name: str, person: str | None) -> None:
     from kept.agent.tools.record_json import links_json
-    from kept.base.limits import one_line
     from kept.cli.list import link_kind, link_text
     from kept.cli.output import progress_bar, warn_all
 
@@ -280,12 +280,12 @@ def _print_session(session: OriginSession) -> None:
 
 
 def _change_text(change: NoteChange) -> str:
-    from kept.cli.history import SHORT_ID, author_text, kind_text
+    from kept.cli.history import SHORT_ID, kind_text
 
     why = f" ({change.why})" if change.why else ""
     state = "  (taken back)" if change.is_undone else ""
     lead = f"{change.id[:SHORT_ID]}  {local_time(change.when)}  {kind_text(change)}"
-    return f"{lead} by {author_text(change)}{why}{state}"
+    return f"{lead} by {one_line(change.by.description)}{why}{state}"
 
 
 def _lines_text(lines: tuple[int, ...]) -> str:

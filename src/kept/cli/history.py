@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from kept.base.limits import one_line
 from kept.base.records import ENTRY_RULE
 from kept.base.wording import plural
 from kept.cli.output import (
@@ -16,7 +17,6 @@ from kept.cli.output import (
     local_time,
     max_results_option,
     print_json,
-    printable,
     require_consent,
     style,
     warn_all,
@@ -31,13 +31,10 @@ from kept.notes.history.undo import UndoResult
 
 SHORT_ID = 8
 _STRUCK = "~~"
-_MOST_LINES = 100
-"""Changes whose versions are read to show a line of each."""
 
 
 def change_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> list[str]:
     """Return a line for each change: its id, when, what kind, which note, by whom, and what it wrote."""
-    written = _written_lines(history, changes)
     rows = [
         (
             change.id[:SHORT_ID],
@@ -45,7 +42,7 @@ def change_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> list[st
             kind_text(change),
             change.path,
             change.by.description,
-            about_text(change, written.get(change.id, "")),
+            _about(history, change),
         )
         for change in changes
     ]
@@ -62,11 +59,7 @@ def kind_text(change: NoteChange) -> str:
     return "remove" if change.after is None else "edit"
 
 
-def author_text(change: NoteChange) -> str:
-    return _one_line(change.by.description)
-
-
-def about_text(change: NoteChange, line: str) -> str:
+def _about(history: NoteHistory, change: NoteChange) -> str:
     """Return what a change is about: why it was made, or the line that it wrote."""
     if change.is_undone:
         return "(taken back)"
@@ -75,16 +68,8 @@ def about_text(change: NoteChange, line: str) -> str:
     if change.undoes:
         return "takes back " + ", ".join(name[:SHORT_ID] for name in change.undoes)
     if change.was is not None:
-        return _one_line(f"from {change.was}")
-    if change.after is None:
-        return ""
-    return _one_line(change.why or line)
-
-
-def _written_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> dict[str, str]:
-    """Return the line that each change wrote, by the id of the change."""
-    shown = [change for change in changes if not about_text(change, "") and change.after is not None]
-    return {change.id: _written_line(history.diff(change)) for change in shown[:_MOST_LINES]}
+        return f"from {change.was}"
+    return "" if change.after is None else change.why or _written_line(history.diff(change))
 
 
 def _written_line(diff: str) -> str:
@@ -94,10 +79,6 @@ def _written_line(diff: str) -> str:
     removed = [f"- {text}" for line in lines if line.startswith("-") and (text := line[1:].strip().removeprefix("- "))]
     telling = [line for line in added if _STRUCK not in line and line != ENTRY_RULE and not line.startswith("#")]
     return next(iter(telling or added or removed), "")
-
-
-def _one_line(text: str) -> str:
-    return printable(text).replace("\n", " ")
 
 
 @click.command("history")
@@ -147,7 +128,7 @@ def _show(changes: list[NoteChange], diffs: list[str] | None, lines: list[str]) 
     for change, diff in zip(changes, diffs, strict=True):
         lead = f"{style(change.id[:SHORT_ID], fg='yellow')}  {local_time(change.when)}  {kind_text(change)}"
         state = "  (taken back)" if change.is_undone else ""
-        echo(f"{lead}  by {author_text(change)}{state}")
+        echo(f"{lead}  by {one_line(change.by.description)}{state}")
         if change.why:
             echo(f"Why: {change.why}")
         echo(colour_diff(diff))
