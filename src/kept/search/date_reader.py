@@ -108,25 +108,17 @@ def _iter_words(text: str, start: int, end: int) -> Iterator[Token]:
         word = match.group()
         if word.isascii():
             yield Token(word.lower(), match.start(), match.end(), word[0].isupper())
-        else:
-            yield from _iter_unspaced(word.lower() if len(word.lower()) == len(word) else word, match.start())
-
-
-def _iter_unspaced(word: str, start: int) -> Iterator[Token]:
-    """Yield the time words in a run of characters, and what is between them. Most words are yielded as they are."""
-    at = 0
-    for match in _unspaced_words().finditer(word):
-        if match.start() > at:
-            yield Token(word[at : match.start()], start + at, start + match.start())
-        yield Token(match.group(), start + match.start(), start + match.end())
-        at = match.end()
-    if at < len(word):
-        yield Token(word[at:], start + at, start + len(word))
+            continue
+        word = word.lower() if len(word.lower()) == len(word) else word
+        for part in _unspaced_parts().finditer(word):
+            yield Token(part.group(), match.start() + part.start(), match.start() + part.end())
 
 
 @cache
-def _unspaced_words() -> re.Pattern[str]:
-    return re.compile("|".join(sorted((word for (word,) in date_words.UNSPACED), key=len, reverse=True)))
+def _unspaced_parts() -> re.Pattern[str]:
+    """Return the pattern of a time word in a run of characters, or of what is between two. Most words have none."""
+    words = "|".join(sorted((word for (word,) in date_words.UNSPACED), key=len, reverse=True))
+    return re.compile(f"{words}|(?:(?!{words}).)+")
 
 
 # the grammar
@@ -205,9 +197,11 @@ class WordReader:
             return None
         number = date_words.WEEKDAYS[word]
         first, last = at, at + 1
-        if before in date_words.LAST_DAY or before in date_words.NEXT_DAY or before in date_words.THIS:
+        beside = date_words.LAST_DAY | date_words.NEXT_DAY
+        is_other = tuple(self.words[at + 1 : at + 3]) in date_words.RELATIVE  # "last" belongs to "last week"
+        if before in beside | date_words.THIS:
             first = at - 1
-        elif after == "s" or self._qualifies(at + 1):  # "Thursday's", "jueves pasado"
+        elif after == "s" or (after in beside and not is_other):  # "Thursday's", "jueves pasado"
             last = at + 2
         days = (number - self.today.weekday() - 1) % 7 + 1  # to the next such day, not today
         if date_words.NEXT_DAY.isdisjoint((self.words[first], self.words[last - 1])):
@@ -215,19 +209,19 @@ class WordReader:
             days = number - self.today.weekday() if is_this_week else days - 7 if days < 7 else -7
         return TimeMention(first, last, TimeReading("weekday", (day_of(self.today + dt.timedelta(days=days)),)))
 
-    def _qualifies(self, at: int) -> bool:
-        """Return whether "last" or "next" belongs to the weekday before it, and not to "last week"."""
-        is_other = tuple(self.words[at : at + 2]) in date_words.RELATIVE
-        return not is_other and (self._word(at) in date_words.LAST_DAY or self._word(at) in date_words.NEXT_DAY)
-
     # dates
 
     def _month(self, at: int) -> TimeMention | None:
         month = date_words.MONTHS[self.words[at]]
         first, last, day, year = self._day_and_year(at)
         before = self._word(at - 1)
-        is_date = first < at or (day is not None and self._is_day_after(at)) or year is not None
-        if not is_date and self.words[at] in date_words.AMBIGUOUS and not self._is_month(at):
+        is_ambiguous = self.words[at] in date_words.AMBIGUOUS
+        # The number after a month is its day in "May 5"; in "may 5" it may be anything.
+        is_day = day is not None and (
+            self.tokens[at].is_capital or not is_ambiguous or not self._word(at + 1).isdigit()
+        )
+        is_date = first < at or is_day or year is not None
+        if not is_date and is_ambiguous and not self._is_month(at):
             return None
         if year:
             return TimeMention(first, last, read_date(year, month, day))
@@ -256,12 +250,6 @@ class WordReader:
         if year is not None:
             last = after + 1
         return first, last, day, year
-
-    def _is_day_after(self, at: int) -> bool:
-        """Return whether the number after a month is a day: "May 5" is one, "may 5" may be anything."""
-        return (
-            self.tokens[at].is_capital or self.words[at] not in date_words.AMBIGUOUS or not self._word(at + 1).isdigit()
-        )
 
     # amounts
 

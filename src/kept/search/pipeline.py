@@ -112,8 +112,8 @@ def search_index(
         within = filters
         # The neighbours that are shown with a message must not be later than the day that was asked about.
         if filters.as_of_ms is not None:
-            until_ms = filters.as_of_ms if filters.until_ms is None else min(filters.until_ms, filters.as_of_ms)
-            within = replace(filters, until_ms=until_ms)
+            bounds = (filters.as_of_ms, filters.until_ms)
+            within = replace(filters, until_ms=min(bound for bound in bounds if bound is not None))
         selection = select_hits(
             arrangement.ranked,
             Windows(partial(index.live.chunks_around, lines=_WINDOW_LINES), scores, within),

@@ -99,8 +99,8 @@ def parse_query(raw: str) -> ParsedQuery:
     unquoted = text[:MAX_CHARS]
     quoted: list[str] = []
     if '"' in unquoted or not unquoted.isascii():
-        groups = (next(filter(None, match.groups()), "") for match in re.finditer(_QUOTED, unquoted))
-        quoted = [inside.strip() for inside in groups if inside.strip()]
+        groups = (next(filter(None, match.groups()), "").strip() for match in re.finditer(_QUOTED, unquoted))
+        quoted = list(filter(None, groups))
         unquoted = re.sub(_QUOTED, " ", unquoted)
     unquoted = fold(unquoted)
     terms = [*_iter_terms(unquoted)]

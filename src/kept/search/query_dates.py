@@ -222,9 +222,8 @@ def boost_periods(ranked: Sequence[Scored], periods: Sequence[Period]) -> list[S
     for scored in ranked:
         timestamp_ms = scored.chunk.timestamp_ms
         closeness = max(weight * _closeness(timestamp_ms, start, end) for start, end, weight in bounds)
-        gain = min(PERIOD_SHARE * closeness, 1.0 - scored.score)
         why = "from that time" if closeness >= 1 else "near that time"
-        boosted.append(scored.plus("when", gain, why) if gain > 0 else scored)
+        boosted.append(scored.boosted("when", PERIOD_SHARE * closeness, why))
     return rank(boosted)
 
 

@@ -67,6 +67,11 @@ class Scored:
             added=(*self.added, ScorePart(name, gain, why)),
         )
 
+    def boosted(self, name: str, gain: float, why: str) -> Scored:
+        """Return a copy with a higher score, at most 1, and the same relevance."""
+        gain = min(gain, 1.0 - self.score)
+        return self.plus(name, gain, why) if gain > 0 else self
+
     def at_least(self, score: float, relevance: float, name: str, why: str) -> Scored:
         """Return a copy with at least this score and relevance."""
         gain = max(0.0, score - self.score)
@@ -180,10 +185,9 @@ _PENALTIES = {
 def prefer_project(ranked: Sequence[Scored], scope: ProjectScope) -> list[Scored]:
     """Add to the score of the notes and conversations of a project, and rank again."""
     prefix = f"{PROJECTS_FOLDER}/{scope.name}/"
-    preferred: list[Scored] = []
-    for scored in ranked:
-        path, gain = scored.chunk.path, min(PROJECT_SHARE, 1.0 - scored.score)
-        if gain > 0 and (path.startswith(prefix) or path in scope.own_transcripts):
-            scored = scored.plus("project", gain, f"of the project {scope.name}")
-        preferred.append(scored)
-    return rank(preferred)
+    return rank(
+        scored.boosted("project", PROJECT_SHARE, f"of the project {scope.name}")
+        if scored.chunk.path.startswith(prefix) or scored.chunk.path in scope.own_transcripts
+        else scored
+        for scored in ranked
+    )
