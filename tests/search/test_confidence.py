@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.base.records import LIKELY_FROM, STRONG_FROM, grade_of
+from kept.base.records import LIKELY_FROM, STRONG_FROM
 from kept.search.candidates import Evidence, WeightedTerm
 from kept.search.confidence import (
     Signals,
     calibrate,
-    confidence_after_reranking,
     estimate_confidence,
     read_signals,
     share_in_runs,
 )
 from kept.search.query import Term
-from kept.search.weights import ALL_WORDS_CONFIDENCE
 from tests.support.candidates import Candidate, candidate, fuse
 from tests.support.workspaces import open_memory, write_note
 
@@ -82,11 +79,6 @@ def test_a_first_hit_among_equals_is_likely_and_one_that_stands_alone_is_strong(
     assert LIKELY_FROM <= estimate_confidence(crowd) < STRONG_FROM <= estimate_confidence(leader)
 
 
-@pytest.mark.parametrize("meaning", [None, 0.0, 0.3])
-def test_a_passage_that_has_every_word_is_likely(meaning):
-    assert estimate_confidence(signals(1.0, 1, meaning)) >= ALL_WORDS_CONFIDENCE
-
-
 def test_a_question_in_another_language_is_answered_by_what_is_near_among_as_many_passages():
     few, many = (
         signals(0.0, 0, 0.1, passages, nearest=0.4, most_by_meaning=0.59, query_words=6) for passages in (200, 20_000)
@@ -104,29 +96,6 @@ def test_a_hit_after_the_first_is_strong_only_if_it_is_about_as_good():
     scaled = calibrate(ranked, 0.9, signals(0.9, 3, 0.5))
     assert [scored.relevance >= STRONG_FROM for scored in scaled] == [True, True, False, False]
     assert [scored.relevance >= LIKELY_FROM for scored in scaled] == [True, True, True, False]
-
-
-@given(st.floats(LIKELY_FROM + 0.01, 1.0))
-def test_a_hit_that_comes_near_the_first_is_likely_however_sure_the_search_is(best):
-    candidates = [found(row, reach, age=9000.0) for row, reach in enumerate((0.9, 0.6, 0.2))]
-    scaled = calibrate(fuse(candidates), best, signals(0.9, 3, 0.5))
-    assert [grade_of(scored.relevance) == "weak" for scored in scaled] == [False, False, True]
-
-
-def test_rivals_are_candidates_that_come_near_the_first():
-    def rivals(*reaches):
-        candidates = [found(row, reach) for row, reach in enumerate(reaches)]
-        return read_signals(fuse(candidates), [], passages=LARGE).rivals
-
-    assert rivals() == rivals(0.0) == rivals(0.8) == 0
-    assert rivals(0.8, 0.8, 0.8) == pytest.approx(2.0)
-    assert rivals(0.8, 0.68) == pytest.approx(1 / math.e)
-    assert rivals(0.8, 0.1) < 0.01
-
-
-def test_one_that_recency_put_first_has_those_that_fit_better_as_rivals():
-    first, *others = fuse([found(row, reach) for row, reach in enumerate((0.8, 0.001))])[::-1]
-    assert read_signals([first, *others], [], passages=LARGE).rivals == pytest.approx(1.0)
 
 
 def test_words_that_stand_only_above_a_passage_lend_no_confidence_to_another():
@@ -160,14 +129,6 @@ def test_a_name_and_its_parts_are_not_counted_twice():
     terms.append(WeightedTerm(Term("name", "word"), 1.0, 1))
     ranked = fuse([found(1, 1.0, matched=("user name", "user", "name"))])
     assert read_signals(ranked, terms, passages=LARGE).together == 2
-
-
-def test_a_model_that_finds_nothing_fit_makes_it_less_sure():
-    before = fuse([found(1, 0.8, age=900.0)], 0.3)
-    assert confidence_after_reranking(0.9, before, before, 0.5) == 0.9
-    was = before[0].relevance
-    judged = [before[0].plus("rerank", 0.5 * (0.0 - was), "", relevance=0.5 * (0.0 - was))]
-    assert confidence_after_reranking(0.9, before, judged, 0.5) == pytest.approx(0.45)
 
 
 # through the whole search

@@ -45,12 +45,6 @@ def test_an_answer_is_known_by_the_question_before_it():
     assert (evidence[2].question, evidence[3].question) == (1.0, 0.0)
 
 
-def test_the_nearer_neighbour_lends_its_meaning():
-    chunks = [utterance(2, "One."), utterance(3, "Two."), utterance(4, "Three.")]
-    evidence = evidence_of(chunks, "x", {}, {2: 0.2, 3: 0.1, 4: 0.6})
-    assert (evidence[3].beside, evidence[2].beside) == (0.6, 0.1)
-
-
 def test_what_another_says_counts_less_only_where_a_speaker_is_named():
     chunks = [utterance(2, "I paint.", speaker="Ann Lee"), utterance(3, "I sing.", speaker="Bob"), utterance(4, "Yes.")]
     named = evidence_of(chunks, "What does Ann paint?", {})

@@ -234,12 +234,6 @@ def test_after_a_failure_it_is_left_alone_until_the_cool_down_is_over(qmd, stand
     assert (result.provider, result.degraded) == ("qmd", ())
 
 
-def test_a_sync_that_it_fails_is_reported_and_ours_is_done(qmd):
-    report = qmd("no-such-qmd").sync()
-    assert report.indexed == 2
-    assert any("not installed" in failure for failure in report.failures)
-
-
 def test_a_question_by_meaning_is_given_as_it_is_and_vectors_are_made_by_a_sync(qmd, stand_in, calls):
     memory = qmd(stand_in("print('[]')"), qmd__mode="query")
     memory.search("which parrot\nis it?")

@@ -98,12 +98,6 @@ def test_a_name_is_found_whole_and_by_its_parts(tmp_path, name, parts):
         assert paths(memory.search(parts))[:1] == ["memory/it.md"]
 
 
-def test_one_way_to_write_a_name_finds_the_other(tmp_path):
-    write_note(tmp_path / "workspace", "memory/it.md", "It calls getUserName twice.\n")
-    with open_memory(tmp_path, settings=WORDS_ONLY) as memory:
-        assert paths(memory.search("get_user_name")) == ["memory/it.md"]
-
-
 def test_parts_of_names_break_no_phrase(tmp_path):
     write_note(tmp_path / "workspace", "memory/it.md", "Then getUserName returns nothing at all.\n")
     with open_memory(tmp_path, settings=WORDS_ONLY) as memory:

@@ -193,13 +193,6 @@ def test_a_passage_that_says_nothing_else_about_the_same_is_not_called_newer(tmp
     assert all(hit.newer_than == () for hit in hits)
 
 
-def test_a_time_in_the_query_decides_instead(tmp_path):
-    note(tmp_path, "memory/2026-03-01.md", f"# 2026-03-01\n\n## 09:00\n\n{OLD}\n")
-    note(tmp_path, "memory/2026-03-12.md", f"# 2026-03-12\n\n## 09:00\n\n{NEW}\n")
-    hits = search(tmp_path, "staging database port on 1 March 2026").hits
-    assert hits[0].path == "memory/2026-03-01.md"
-
-
 # what is shown
 
 

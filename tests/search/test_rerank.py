@@ -53,16 +53,6 @@ def rows(order) -> list[int]:
     return [scored.chunk.row for scored in order]
 
 
-def test_a_score_is_the_mix_of_both_and_its_parts_add_up():
-    before = ranked(0.8, 0.6)
-    order, _ = reranked(FixedReranker(0.0, 1.0), before)
-    for scored in order:
-        was = next(old for old in before if old.chunk.row == scored.chunk.row)
-        judgement = 0.0 if scored.chunk.row == 1 else 1.0
-        assert scored.score == pytest.approx(0.5 * was.score + 0.5 * judgement)
-        assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
-
-
 def test_what_is_not_among_the_best_is_not_read_and_stays_behind(monkeypatch):
     monkeypatch.setattr("kept.search.reordering.TOP", 2)
     reranker = FixedReranker(0.0, 0.0, 1.0, 1.0)

@@ -145,21 +145,6 @@ def test_max_results_and_min_score_are_kept(tmp_path):
         assert all(hit.score >= 0.5 for hit in memory.search("parrot fruit3", min_score=0.5))
 
 
-def test_every_candidate_that_lost_has_a_reason(tmp_path):
-    workspace = tmp_path / "workspace"
-    for number in range(9):
-        write_note(workspace, f"memory/{number}.md", f"parrot {number} " + "seed " * number + "\n")
-    with open_memory(tmp_path) as memory:
-        result = memory.search("parrot seed", max_results=2, min_score=0.3)
-        assert len(result.hits) + len(result.dropped) == 9
-        assert {dropped.reason for dropped in result.dropped} <= {
-            "unrelated",
-            "below min_score",
-            "beyond max_results",
-            "near-duplicate",
-        }
-
-
 def test_age_breaks_ties_and_never_removes_a_match(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/2016-03-01.md", "the zeppelin landed\n")
@@ -227,13 +212,6 @@ def test_a_provider_that_cannot_be_used_is_reported_and_words_answer(tmp_path, n
         result = memory.search("tomatoes")
     assert paths(result) == ["memory/garden.md"]
     assert "API key" in result.degraded[0]
-
-
-def test_a_search_without_vectors_needs_none(tmp_path, notes):
-    with open_memory(tmp_path, settings={"memory_search.query.hybrid.enabled": False}) as memory:
-        result = memory.search("tomatoes")
-        assert paths(result) == ["memory/garden.md"]
-        assert result.degraded == ()
 
 
 def test_switched_off_means_off(tmp_path, notes):
