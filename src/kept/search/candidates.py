@@ -237,7 +237,9 @@ def gather_pool(
     is_small = len(query.text.split()) > 1 and keywords.chunk_count <= SMALL_MEMORY_PASSAGES
     if vector:
         if vector.blend:
-            vector = vector.blend(share_of_unknown_words(index.words, query.text))
+            stems = set(index.words.stems(segment(query.text)))  # stopwords count: they tell the language best
+            known = len(index.words.document_frequencies(stems))
+            vector = vector.blend(1.0 - known / len(stems) if stems else 0.0)
         vectors, generation = index.live.vectors, index.generation_number()
         among = index.live.rows_matching(filters) if filters else None
         cosine.update(vectors.nearest(vector.code, limit, among=among, generation=generation))
@@ -327,26 +329,22 @@ class KeywordSearch:
         self._search = words.search([phrase.counted for phrase in self._phrases])
 
     def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
+        """Return the other words for terms, if a word is unknown, has equivalents or irregular forms, or is one of two
+        that the index has as one."""
+        words, texts = self.words, [term.term.text for term in self.terms]
         unknown = [term.term.text for term in self.terms if not term.rows and term.term.kind in ("word", "wildcard")]
-        if not (unknown or self._has_other_words(query)):
+        joined = " ".join(map("".join, query.pairs))
+        if not (
+            unknown
+            or any(text.lower() in EQUIVALENTS for text in texts)
+            or any(stem in words.irregular_forms for text in texts for stem in words.stems(text))
+            or (joined and words.document_frequencies(words.stems(joined)))
+        ):
             return []
         from kept.search.expansion import expand  # most queries do not need it
 
-        weighted = [
-            (item, _weigh(self.words, item.term, self.chunk_count)) for item in expand(self.words, query, unknown)
-        ]
+        weighted = ((item, _weigh(words, item.term, self.chunk_count)) for item in expand(words, query, unknown))
         return [(item, term) for item, term in weighted if term is not None and term.rows]
-
-    def _has_other_words(self, query: ParsedQuery) -> bool:
-        """Return whether a word of the query has equivalents or irregular forms, or the index has two adjacent words as
-        one."""
-        if any(term.term.text.lower() in EQUIVALENTS for term in self.terms):
-            return True
-        forms = self.words.irregular_forms
-        if any(stem in forms for term in self.terms for stem in self.words.stems(term.term.text)):
-            return True
-        joined = " ".join(map("".join, query.pairs))
-        return bool(joined) and bool(self.words.document_frequencies(self.words.stems(joined)))
 
     def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""
@@ -438,9 +436,3 @@ def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | Non
     # A word that is nowhere counts like one that is in one chunk: in a few notes its absence says little.
     known = max(1, rows)
     return WeightedTerm(term, math.log(1 + (max(chunk_count, known) - known + 0.5) / (known + 0.5)), rows)
-
-
-def share_of_unknown_words(words: WordIndex, text: str) -> float:
-    """Return the share of a text's words that no chunk has. Stopwords count: they tell its language best."""
-    stems = set(words.stems(segment(text)))
-    return 1.0 - len(words.document_frequencies(stems)) / len(stems) if stems else 0.0

@@ -135,8 +135,9 @@ def read_signals(
     counts = {text: float(len(text.split()) == 1 or not texts.issuperset(text.split())) for text in texts}
     known = sum(counts[weighted.term.text] for weighted in terms if weighted.rows)
     words = round(sum(counts.values()))
+    first = ranked[0].relevance if ranked else 0.0
     # A passage far below the first, such as one that has the words of the query only above it, lends it no confidence.
-    near = [item for item in ranked if item.relevance >= LIKELY_SHARE * ranked[0].relevance]
+    near = [item for item in ranked if item.relevance >= LIKELY_SHARE * first]
     is_in_pairs = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
     best_texts = [f"{one.chunk.text}\n{one.chunk.heading}" for one in ranked[:_RUN_CANDIDATES]] if is_in_pairs else []
     return Signals(
@@ -148,22 +149,14 @@ def read_signals(
         meaning=_meaning_lead(ranked),
         nearest=max((item.evidence.meaning for item in ranked), default=0.0),
         most_by_meaning=most_by_meaning,
-        first=ranked[0].relevance if ranked else 0.0,
-        rivals=_count_rivals(ranked),
+        first=first,
+        # Recency may have put one first that fits less than others: those count as equal to it.
+        rivals=sum([math.exp(min(0.0, one.relevance / first - 1) / NEAR_SHARE) for one in ranked[1:] if first > 0]),
         passages=passages,
         query_words=words,
         unknown_words=max(0, words - max(1, round(known))),
         runs=max((share_in_runs(query_text, text) for text in best_texts), default=0.0) if is_in_pairs else None,
     )
-
-
-def _count_rivals(ranked: Sequence[Scored]) -> float:
-    """Return how many candidates come near the first."""
-    if not ranked or ranked[0].relevance <= 0:
-        return 0.0
-    first = ranked[0].relevance
-    # Recency may have put one first that fits less than others: those count as equal to it.
-    return sum([math.exp(min(0.0, scored.relevance / first - 1) / NEAR_SHARE) for scored in ranked[1:]])
 
 
 def _meaning_lead(ranked: Sequence[Scored]) -> float | None:

@@ -55,8 +55,16 @@ class MemorySearch:
             raise UsageError(
                 f"There is no source '{source}'.", hint="Use 'memory' (notes) or 'sessions' (conversations)."
             )
-        since_ms, until_ms, as_of_ms = self._read_times(since, until, as_of)
-        full_key = scope = None
+        full_key = scope = since_ms = until_ms = as_of_ms = None
+        if not all(when is None or when == "" for when in (since, until, as_of)):
+            from kept.search.query_dates import check_order, parse_when
+
+            now = self.service.clock.now()
+            since_ms, until_ms, as_of_ms = (
+                None if when is None or when == "" else parse_when(when, now=now, end=is_end)
+                for when, is_end in ((since, False), (until, True), (as_of, True))
+            )
+            check_order(since, until, since_ms, until_ms)
         if session_key:
             from kept.sessions.session_key import parse_key
 
@@ -79,21 +87,6 @@ class MemorySearch:
             viewer=self.viewer,
         )
         return filters if session is None else self._within_session(filters, session)
-
-    def _read_times(self, since: When | None, until: When | None, as_of: When | None) -> list[int | None]:
-        """Return the times in milliseconds."""
-        times = since, until, as_of
-        if all(when is None or when == "" for when in times):
-            return [None, None, None]
-        from kept.search.query_dates import check_order, parse_when
-
-        now = self.service.clock.now()
-        since_ms, until_ms, as_of_ms = (
-            None if when is None or when == "" else parse_when(when, now=now, end=is_end)
-            for when, is_end in zip(times, (False, True, True), strict=True)
-        )
-        check_order(since, until, since_ms, until_ms)
-        return [since_ms, until_ms, as_of_ms]
 
     def _within_session(self, filters: Filter, reference: str) -> Filter:
         """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
