@@ -94,8 +94,10 @@ class KeywordHit:
 
     def shares(self) -> dict[str, float]:
         """Return the terms of the query that the chunk has. One that another stands for is part of a term."""
-        shares = {source: expansion.share for expansion in self.expansions for source in expansion.sources}
-        return shares | dict.fromkeys(self.matched, 1.0)
+        matched = dict.fromkeys(self.matched, 1.0)
+        if not self.expansions:
+            return matched
+        return {source: expansion.share for expansion in self.expansions for source in expansion.sources} | matched
 
     def other_words(self) -> tuple[str, ...]:
         """Return the words that stand for words of the query. A wildcard ends with '*', and a phrase is several."""

@@ -52,6 +52,7 @@ from kept.search.weights import (
 )
 
 _ALL = 0.999
+"""All words: a share is a sum of floats, and may be just below 1."""
 _RUN_LETTERS, _LETTERS_OF_IDEOGRAPH = 4, 2
 """A run has at least four letters, and an ideograph says as much as two."""
 _MAX_RUN_CHARS = 200
@@ -240,7 +241,7 @@ def _chance_in_other_words(signals: Signals) -> float:
 
 
 def _chance(logit: float) -> float:
-    return 1 / (1 + math.exp(-max(-50.0, logit)))
+    return 1 / (1 + math.exp(-max(-50.0, logit)))  # `exp` overflows from 710 on
 
 
 def confidence_after_reranking(

@@ -171,6 +171,7 @@ def _rank(
     ranked, degraded = _judge(ranked, pool, request, vector, reranker)
     if weak:
         ranked = rank([*ranked, *_judge(weak, pool, request, vector, None, most=JUST_WEAK)[0]])
+    # After the reranker: what is literally what the query says stands first, whatever a model thinks of it.
     exact_chunks = [pool.chunks[row] for row in exact_rows if row not in no_answers]
     if exact_chunks:
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
@@ -179,6 +180,7 @@ def _rank(
     certain = max(settings.min_score, LIKELY_FROM)
     if asking := questions - left_out:
         ranked = move_last(ranked, asking, min_score=certain)
+    # Who names a time wants what was said then, also where something newer replaced it.
     arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods)
     if not marked:
         return _Ranking(pool, arrangement, left_out, degraded)

@@ -26,6 +26,7 @@ DUPLICATE_WORTH = 0.9
 _TOLERANCE = 1e-9
 """Rounding tolerance: a score equal to min_score passes, in whatever order its parts were added up."""
 _NOTHING = 1e-6
+"""A candidate with a word of the query is related if it has any relevance at all."""
 _WORD = re.compile(r"\w+")
 
 Neighbours = Callable[[ChunkRow], Sequence[ChunkRow]]
