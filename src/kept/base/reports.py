@@ -130,7 +130,6 @@ class Status:
     """Usage of chat models by day, oldest first."""
     model_costs: tuple[float | None, ...] = ()
     """Cost of each of these in US dollars; None if the settings have no price for the model."""
-    """Replaced files by day, oldest first: the index, its embedding cache, the session catalogue."""
     model_budget_tokens: int | None = None
     model_tokens_today: int = 0
     degraded: tuple[str, ...] = ()

@@ -76,7 +76,6 @@ _ACTS: Mapping[str, Act] = {
     "deny": "decide about calls of tools",
 }
 """What commands do. The others are part of talking to the agent."""
-NAMES = tuple(line.split()[0].lstrip("/") for line in HELP.splitlines())
 
 
 @frozen

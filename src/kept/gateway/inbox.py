@@ -157,18 +157,16 @@ class Inbox:
         """Take texts that match out of messages and replies of some conversations, also on disk. Return how many there
         were."""
         with self._lock:
-            messages = {
-                name: blank_message(message, matches) if message.key in keys else message
-                for name, message in self._messages.items()
-            }
-            runs = {run_id: blank_run(run, matches) if run.key in keys else run for run_id, run in self._runs.items()}
-            count = sum(messages[name] != message for name, message in self._messages.items())
-            count += sum(runs[run_id] != run for run_id, run in self._runs.items())
-            if count:
-                self._log.rewrite(_to_lines(messages.values(), runs.values()), erase=True)
+            said = ((name, message) for name, message in self._messages.items() if message.key in keys)
+            messages = {name: after for name, before in said if (after := blank_message(before, matches)) != before}
+            told = ((run_id, run) for run_id, run in self._runs.items() if run.key in keys)
+            runs = {run_id: new for run_id, old in told if (new := blank_run(old, matches)) != old}
+            if messages or runs:
+                lines = _to_lines({**self._messages, **messages}.values(), {**self._runs, **runs}.values())
+                self._log.rewrite(lines, erase=True)
                 self._messages.update(messages)
                 self._runs.update(runs)
-            return count
+            return len(messages) + len(runs)
 
     def _commit(self, line: bytes, value: AcceptedMessage | AnswerRun) -> None:
         """Store a record, then apply what it leads to."""
