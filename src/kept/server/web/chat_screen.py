@@ -41,9 +41,8 @@ def load_talk(sessions: SessionStore) -> tuple[SessionRecord | None, list[TalkVi
 
 async def send_message(visit: Visit) -> Response:
     """Answer a message: as a stream of lines for our script, or else on the page once the answer is complete."""
-    text = visit.form.get("text", "").replace("\r\n", "\n")
-    visit.grant.require(act_of(Inbound("", text)))
-    answer = visit.site.chat.ask(text)
+    visit.grant.require(act_of(Inbound("", visit.text)))
+    answer = visit.site.chat.ask(visit.text)
     if STREAM_TYPE in visit.request.headers.get("accept", ""):
         return StreamingResponse(_lines(visit, answer), media_type=STREAM_TYPE)
     problem = [event["text"] async for event in answer.follow(visit.site.is_stopping) if event["type"] == "error"]

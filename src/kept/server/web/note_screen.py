@@ -178,7 +178,7 @@ def save_note(visit: Visit) -> Response:
     """Save the text of the form; or show it, if only a preview is asked for or the note has changed meanwhile."""
     memory, path = visit.memory, visit.path["path"]
     visit.require_change(path)
-    text = visit.form.get("text", "").replace("\r\n", "\n").replace("\r", "\n")
+    text = visit.text
     if visit.form.get("do") == "preview":
         return _editor(visit, load_note(memory, path), text, digest=visit.form.get("digest", ""), shows_preview=True)
     try:

@@ -82,7 +82,7 @@ def _decide(visit: Visit, item_id: str) -> ReviewResult:
         case "accept":
             return queue.accept(item_id, author=author)
         case "edit":
-            return queue.accept(item_id, text=visit.form.get("text", "").replace("\r\n", "\n"), author=author)
+            return queue.accept(item_id, text=visit.text, author=author)
         case "reject":
             return queue.reject(item_id, author=author)
     raise UsageError("The form says neither accept, edit nor reject.", hint="Use the buttons.")

@@ -116,7 +116,7 @@ def show_search(visit: Visit) -> Response:
 
 def add_entry(visit: Visit) -> Response:
     """Add a text to today's notes, as `kept add` does."""
-    written = visit.memory.add(visit.form.get("text", ""), author=visit.site.author)
+    written = visit.memory.add(visit.text, author=visit.site.author)
     end = "says so already." if not written.is_new else "has it now. Undo it under Changes."
     return visit.redirect("/", notice=f"{written.citation} {end}")
 

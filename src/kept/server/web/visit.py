@@ -118,6 +118,11 @@ class Visit:
         return max(least, min(int(text), most)) if is_number else default
 
     @property
+    def text(self) -> str:
+        """The field of the form with that name, with line ends as we write them."""
+        return self.form.get("text", "").replace("\r\n", "\n").replace("\r", "\n")
+
+    @property
     def page(self) -> int:
         """Number of the page of a list, from 1."""
         return self.number("page", 1, least=1)
