@@ -25,7 +25,7 @@ def test_the_product_reads_the_file_that_the_build_writes(tmp_path):
     table = PieceTable(str(tmp_path / "small.table"))
     assert (table.rows, table.english_dims, table.shared_dims) == (4, 8, 16)
     assert table.pieces() == {"▁cat": 1, "▁dog": 2, "แมว": 3}
-    assert table.score(3) == -5.5
+    assert table.scores[3] == -5.5
     for rows in ([1], [2, 3, 3]):
         first, second = table.sum_rows(rows)
         assert first == pytest.approx(english[rows].sum(axis=0), abs=0.2)

@@ -113,7 +113,7 @@ def test_a_header_that_lies_about_the_table_is_refused(tmp_path, header):
 def reference() -> Tokenizer:
     """The library with the pieces of the table. Its first pieces stand for the marks, which no text contains."""
     texts = {row: piece for piece, row in TABLE.pieces().items()}
-    vocabulary = [(texts.get(row, f"\x02mark{row}"), TABLE.score(row)) for row in range(TABLE.rows)]
+    vocabulary = [(texts.get(row, f"\x02mark{row}"), TABLE.scores[row]) for row in range(TABLE.rows)]
     tokenizer = Tokenizer(Unigram(vocabulary, unk_id=0, byte_fallback=False))
     tokenizer.normalizer = NFKC()
     tokenizer.pre_tokenizer = Metaspace(prepend_scheme="always")
@@ -121,7 +121,7 @@ def reference() -> Tokenizer:
 
 
 def score_of(ids: list[int]) -> float:
-    return sum(-28.833 if row == 0 else TABLE.score(row) for row in ids)
+    return sum(-28.833 if row == 0 else TABLE.scores[row] for row in ids)
 
 
 def same_as_reference(reference: Tokenizer, text: str) -> None:

@@ -124,11 +124,11 @@ class StaticEmbedder:
 
     @cached_property
     def _encoder(self) -> PieceEncoder:
-        return PieceEncoder(self._table.find, self._table.score)
+        return PieceEncoder(self._table.find, self._table.scores.__getitem__)
 
     @cached_property
     def _bulk_encoder(self) -> PieceEncoder:
-        return PieceEncoder(self._table.pieces().get, self._table.score)
+        return PieceEncoder(self._table.pieces().get, self._table.scores.__getitem__)
 
 
 def _join(parts: Parts) -> list[float]:
@@ -252,7 +252,7 @@ class PieceTable:
         if start >= len(whole):
             raise ValueError("it is cut short")
         self._slots, self._offsets = (section.cast("I") for section in sections[:2])
-        self._scores, self._factors = (section.cast("f") for section in sections[2:4])
+        self.scores, self._factors = (section.cast("f") for section in sections[2:4])
         self._vectors = sections[4].cast("b")
         self._texts = whole[start:]
 
@@ -269,9 +269,6 @@ class PieceTable:
 
     def text(self, row: int) -> str:
         return self._texts[self._offsets[row] : self._offsets[row + 1]].tobytes().decode()
-
-    def score(self, row: int) -> float:
-        return self._scores[row]
 
     def pieces(self) -> dict[str, int]:
         """Return all pieces with their numbers, for work that looks up many."""

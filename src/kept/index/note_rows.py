@@ -85,7 +85,12 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     day = recipe.daily.find_day(file.path)
     chunks: list[NewChunk] = []
     embed_texts: dict[bytes, str] = {}
-    cut = _cut(file.path, note.text, recipe.size)
+    if file.path.lower().endswith(CANVAS):
+        from kept.index.chunking.canvas import cut_canvas
+
+        cut = cut_canvas(note.text, recipe.size)
+    else:
+        cut = cut_note(note.text, name=file.path, size=recipe.size)
     properties = cut.properties
     excess = TOO_MANY if cut.references.is_cut else None
     warning = note.warning or (CUT_PLAINLY if cut.plain else properties.warning or excess)
@@ -121,14 +126,6 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
         )
     shared_ms = None if about.is_dated else about.timestamp_ms
     return PreparedFile(FileWrite(row, tuple(chunks), shared_ms, note=about), embed_texts)
-
-
-def _cut(path: str, text: str, size: ChunkSize) -> CutNote:
-    if path.lower().endswith(CANVAS):
-        from kept.index.chunking.canvas import cut_canvas
-
-        return cut_canvas(text, size)
-    return cut_note(text, name=path, size=size)
 
 
 def _first_words(text: str, titles: Iterable[str | None], properties: str) -> str:

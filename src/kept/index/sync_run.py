@@ -72,7 +72,10 @@ class SyncRun:
         is_unbuilt = bool(self._why_rebuild()) or self.index.get_meta(META_RECIPE) is None
         # Looked up before the lock is taken: most searches find nothing to do, and should not wait for a writer.
         has_work = is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing) or self.history.is_due()
-        if has_work and not self._can_only_read(is_unbuilt=is_unbuilt):
+        if has_work and (reason := self.index.why_read_only):
+            if is_unbuilt or self.planner.count_changed(self.scan):
+                raise reason
+        elif has_work:
             with timed("sync") as measured:
                 with self.index.indexing(wait_s=wait_s):
                     self._run_locked()
@@ -98,13 +101,6 @@ class SyncRun:
             failures=tuple(self.failures),
             took_ms=(time.perf_counter() - started) * 1000,
         )
-
-    def _can_only_read(self, *, is_unbuilt: bool) -> bool:
-        """Return False if the index can be written. Otherwise raise the reason if there is anything to write."""
-        reason = self.index.why_read_only
-        if reason and (is_unbuilt or self.planner.count_changed(self.scan)):
-            raise reason
-        return reason is not None
 
     def _why_rebuild(self) -> str | None:
         return "it was asked for" if self.force else self.planner.why_rebuild()
@@ -262,6 +258,6 @@ class SyncRun:
                 is_note = row.source == "memory"
                 daily = target.recipe.daily
                 generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
-            writes = [prepared.write for prepared in batch.prepared]
-            changed += generation.replace_files(writes, vectors.codes.get if vectors else None)
+            find_code = vectors.codes.get if vectors else None
+            changed += sum(generation.replace_file(prepared.write, find_code) for prepared in batch.prepared)
         return changed

@@ -47,7 +47,8 @@ def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]
     vectors = {text: unit(rng, rng.choice(centres)) for text in texts}
     codes = {_digest(text): quantise(packed(vector)) for text, vector in vectors.items()}
     with index.writing():
-        index.live.replace_files([_file_of(text) for text in texts], codes.get)
+        for text in texts:
+            index.live.replace_file(_file_of(text), codes.get)
         index.live.optimise(changed_chunks=0)
     added = index.live.get_chunks(set(index.live.rows_matching(Filter())) - known)
     return {row: vectors[chunk.text] for row, chunk in added.items()}

@@ -120,14 +120,10 @@ class _Note:
     lines: list[str]
     front: int
     """Number of lines before the body."""
-    front_is_text: bool
+    body_at: int
+    """The first line that is in a chunk: the front may be text."""
     code: list[tuple[int, int]]
     """First line of each code block and the line after it, filled while the note is parsed."""
-
-    @property
-    def body_at(self) -> int:
-        """The first line that is in a chunk."""
-        return 0 if self.front_is_text else self.front
 
 
 def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) -> list[Chunk]:
@@ -148,7 +144,8 @@ def cut_note(
     if _DRAWING in text:
         _blank_drawing(lines)
         text = "\n".join(lines)
-    note = _Note(lines, properties.lines, properties.is_text, [])
+    tags_after = 0 if properties.is_text else properties.lines
+    note = _Note(lines, properties.lines, tags_after, [])
     plain = False
     try:
         chunks = list(_cut_sections(note, size, budget, fine=is_fact_list(name)))
@@ -156,8 +153,7 @@ def cut_note(
         chunks, plain = list(_cut_plainly(note, size)), True
         note.code.clear()
     # A note without a body is found by its properties.
-    chunks = chunks or list(_cut_plainly(replace(note, front=0), size))
-    tags_after = 0 if properties.is_text else properties.lines
+    chunks = chunks or list(_cut_plainly(replace(note, front=0, body_at=0), size))
     return CutNote(chunks, properties, find_references(text, note.code, tags_after=tags_after), plain)
 
 
@@ -220,7 +216,7 @@ def _split_sections(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Itera
                 start, blocks = span.start, []
             while outline and outline[-1][0] >= level:
                 outline.pop()
-            outline.append((level, _heading_text(lines, span)))
+            outline.append((level, HEADING_MARKS.sub("", lines[span.start]).strip()))
             body_at = span.end
         elif kind == "rule" and blocks:
             yield Section(_path(outline), body_at, Span(start, span.start), tuple(blocks))
@@ -277,17 +273,15 @@ def _is_block(token: Token, *, fine: bool) -> bool:
     return token.level == 0 and not (fine and is_list)
 
 
-def _heading_text(lines: list[str], span: Span) -> str:
-    return HEADING_MARKS.sub("", lines[span.start]).strip()
-
-
 def _path(outline: list[tuple[int, str]]) -> str:
     return HEADING_JOIN.join(title for _, title in outline if title)
 
 
 def _chunk_section(section: Section, lines: list[str], size: ChunkSize, *, fine: bool) -> Iterator[Chunk]:
-    pieces = _fine_pieces(section) if fine else [section.span]
-    for piece in pieces:
+    edges = [section.span.start, section.span.end]
+    if fine:  # the first block has the heading lines
+        edges[1:1] = [block.start for block in section.blocks[1:]]
+    for piece in map(Span, edges, edges[1:]):
         span = _trimmed(piece, lines)
         if span is None:
             continue
@@ -295,14 +289,6 @@ def _chunk_section(section: Section, lines: list[str], size: ChunkSize, *, fine:
             yield _chunk(section, lines, span)
         else:
             yield from _cut(section, lines, span, size)
-
-
-def _fine_pieces(section: Section) -> list[Span]:
-    """Return a span for each block. The first includes the heading lines."""
-    if len(section.blocks) < 2:
-        return [section.span]
-    starts = [section.span.start, *(block.start for block in section.blocks[1:])]
-    return [Span(a, b) for a, b in zip(starts, [*starts[1:], section.span.end], strict=True)]
 
 
 def _trimmed(span: Span, lines: list[str]) -> Span | None:

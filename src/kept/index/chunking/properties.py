@@ -58,7 +58,9 @@ NO_PROPERTIES = NoteProperties()
 
 def read_properties(lines: Sequence[str]) -> NoteProperties:
     """Return the properties of a note from its lines."""
-    end = _front_matter_end(lines)
+    # Markdown itself would read front matter as a rule and a heading.
+    closing = (at for at in range(1, min(len(lines), MAX_LINES)) if lines[at].rstrip() in ("---", "..."))
+    end = next(closing, -1) + 1 if lines[0].rstrip() == "---" else 0
     if not end:
         return _read_logseq(lines) if "::" in lines[0] else NO_PROPERTIES
     text = "\n".join(lines[1 : end - 1])
@@ -73,16 +75,6 @@ def read_properties(lines: Sequence[str]) -> NoteProperties:
         return NoteProperties(end)
     # Text between two rules at the top of a note is not front matter.
     return _make(end, tree) if isinstance(tree, dict) else NoteProperties(end, is_text=True)
-
-
-def _front_matter_end(lines: Sequence[str]) -> int:
-    """Return the number of lines of the front matter, or 0. Markdown itself would read it as a rule and a heading."""
-    if lines[0].rstrip() != "---":
-        return 0
-    for at in range(1, min(len(lines), MAX_LINES)):
-        if lines[at].rstrip() in ("---", "..."):
-            return at + 1
-    return 0
 
 
 def _as_text(end: int, problem: str) -> NoteProperties:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
-from functools import cache, cached_property
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ from kept.index.sqlite.rows import (
     FileRow,
     FileWrite,
     IndexCounts,
-    NewChunk,
     NoteTables,
     content_key,
 )
@@ -54,12 +53,6 @@ _CHUNK_COLUMNS = (
 )
 
 
-@cache
-def _ddl() -> str:
-    with open(os.path.join(os.path.dirname(__file__), "generation.sql"), encoding="utf-8") as file:
-        return file.read()
-
-
 class Generation:
     """One set of these tables: the live one (no prefix) or one being built (`next_`). Callers hold the transaction."""
 
@@ -78,7 +71,8 @@ class Generation:
         return FileLists(self.db, self.prefix)
 
     def create(self, number: int) -> None:
-        self.db.execute(_ddl().format(p=self.prefix, n=number))
+        with open(os.path.join(os.path.dirname(__file__), "generation.sql"), encoding="utf-8") as file:
+            self.db.execute(file.read().format(p=self.prefix, n=number))
 
     def exists(self) -> bool:
         row = self.db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (f"{self.prefix}files",)).get
@@ -143,8 +137,11 @@ class Generation:
             name = f"{self.prefix}chunks_fts"
             self.db.execute(f"INSERT INTO {name} ({name}) VALUES ('optimize')")
 
-    def replace_file(self, write: FileWrite) -> int:
-        """Replace a file's chunks, keeping the rows of unchanged ones. Return how many were added and removed."""
+    def replace_file(self, write: FileWrite, find_code: Callable[[bytes], bytes | None] | None = None) -> int:
+        """Replace a file's chunks, keeping the rows of unchanged ones. Return how many were added and removed.
+
+        ``find_code`` returns the code of a text's vector by its hash, for chunks that have none yet.
+        """
         source, path = write.file.source, write.file.path
         query = f"SELECT content_key, row FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line > ?"
         old: dict[bytes, int] = dict(self.db.execute(query, (source, path, write.after_line)))
@@ -158,24 +155,29 @@ class Generation:
         removed = [row for key, row in old.items() if key not in unchanged]
         self._delete_rows(removed)
         for key in added:
-            self._insert(source, path, new[key], key)
+            chunk = new[key]
+            values = (source, path, *_new_values(chunk), int(chunk.is_recalled), key)
+            marks = ", ".join("?" * len(values))
+            self.db.execute(f"INSERT INTO {self.prefix}chunks ({_NEW_COLUMNS}) VALUES ({marks})", values)
+            self.db.execute(
+                f"INSERT INTO {self.prefix}chunks_fts (rowid, text, context) VALUES (?, ?, ?)",
+                (self.db.last_insert_rowid(), chunk.words, chunk.context_words),
+            )
+            if not self.prefix:
+                self.new_texts += (chunk.words, chunk.context_words)
         if write.note is not None:
             self.notes.put(path, write.note)
         self.touch_file(write.file, write.timestamp_ms)
+        if find_code is not None:
+            waiting = self.db.execute(
+                f"SELECT c.row, c.embed_hash FROM {self.prefix}chunks c"
+                f" LEFT JOIN {self.prefix}chunks_vec v ON v.row = c.row"
+                " WHERE c.source = ? AND c.path = ? AND c.start_line > ? AND v.row IS NULL",
+                (source, path, write.after_line),
+            )
+            codes = [(row, find_code(key)) for row, key in waiting]
+            self.vectors.put([(row, code) for row, code in codes if code is not None])
         return len(removed) + len(added)
-
-    def replace_files(
-        self, writes: Sequence[FileWrite], find_code: Callable[[bytes], bytes | None] | None = None
-    ) -> int:
-        """Do so for a batch of files, with the vectors of chunks whose codes are found by the hash of their text."""
-        changed = 0
-        for write in writes:
-            changed += self.replace_file(write)
-            if find_code is not None:
-                waiting = self.rows_awaiting_vector(write.file.source, write.file.path, after_line=write.after_line)
-                codes = ((row, find_code(key)) for row, key in waiting)
-                self.vectors.put([(row, code) for row, code in codes if code is not None])
-        return changed
 
     def remove_file(self, source: str, path: str) -> int:
         query = f"SELECT row FROM {self.prefix}chunks WHERE source = ? AND path = ?"
@@ -185,17 +187,6 @@ class Generation:
             self.notes.remove(path)
         self.db.execute(f"DELETE FROM {self.prefix}files WHERE source = ? AND path = ?", (source, path))
         return len(rows)
-
-    def _insert(self, source: str, path: str, chunk: NewChunk, content_key: bytes) -> None:
-        values = (source, path, *_new_values(chunk), int(chunk.is_recalled), content_key)
-        marks = ", ".join("?" * len(values))
-        self.db.execute(f"INSERT INTO {self.prefix}chunks ({_NEW_COLUMNS}) VALUES ({marks})", values)
-        self.db.execute(
-            f"INSERT INTO {self.prefix}chunks_fts (rowid, text, context) VALUES (?, ?, ?)",
-            (self.db.last_insert_rowid(), chunk.words, chunk.context_words),
-        )
-        if not self.prefix:
-            self.new_texts += (chunk.words, chunk.context_words)
 
     def _delete_rows(self, rows: list[int]) -> None:
         for row in rows:
@@ -225,16 +216,6 @@ class Generation:
         )
         spans: list[Any] = self.db.execute(query, (source, path, first_line, last_line)).fetchall()
         return spans
-
-    def rows_awaiting_vector(self, source: str, path: str, *, after_line: int = 0) -> list[tuple[int, bytes]]:
-        """Return row and embed hash of each chunk of a file that has no vector yet."""
-        rows: list[Any] = self.db.execute(
-            f"SELECT c.row, c.embed_hash FROM {self.prefix}chunks c"
-            f" LEFT JOIN {self.prefix}chunks_vec v ON v.row = c.row"
-            " WHERE c.source = ? AND c.path = ? AND c.start_line > ? AND v.row IS NULL",
-            (source, path, after_line),
-        ).fetchall()
-        return rows
 
     def find_codes(self, source: str, path: str) -> dict[bytes, bytes]:
         """Return the codes of the vectors of a file's chunks, by embed hash."""

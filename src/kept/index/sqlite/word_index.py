@@ -99,20 +99,12 @@ class PhraseSearch:
 
         ``best`` are rows that `find_best` returned.
         """
-        if self._rows <= ONE_PASS:
-            return self._count(self._expression, [*best, *others])
-        if not self._rare_count:
-            return self._count(self._expression, [*best, *others], in_one_pass=False)
-        matches, mean_length = self._count(self._rare_expression, best, first=self._rare_count)
-        further, other_mean = self._count(self._expression, others, in_one_pass=False)
+        in_one_pass, count = self._rows <= ONE_PASS, self._words.count_phrases
+        if in_one_pass or not self._rare_count:
+            return count(self._expression, [*best, *others], in_one_pass=in_one_pass)
+        matches, mean_length = count(self._rare_expression, best, in_one_pass=True, first=self._rare_count)
+        further, other_mean = count(self._expression, others, in_one_pass=False)
         return matches + further, max(mean_length, other_mean)
-
-    def _count(
-        self, expression: str, rows: Sequence[int], *, in_one_pass: bool = True, first: int = 0
-    ) -> tuple[list[KeywordMatch], float]:
-        if not rows:
-            return [], 1.0
-        return self._words.count_phrases(expression, rows, in_one_pass=in_one_pass, first=first)
 
 
 def quote(phrase: Phrase) -> str:
