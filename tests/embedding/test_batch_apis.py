@@ -20,7 +20,7 @@ from kept.base.net import ProviderAccount
 from kept.base.reports import SyncReport
 from kept.embedding.providers import GeminiEmbedder, OpenAIEmbedder, VoyageEmbedder
 from kept.embedding.remote import RemoteEmbedder
-from kept.index.batches import THRESHOLD, BatchBook, BatchJob, BatchProblem, plan_groups, read_book
+from kept.index.batches import THRESHOLD, BatchBook, BatchJob, BatchProblem, read_book
 from kept.index.sources import IndexLimits
 from kept.server.doctor import examine
 from kept.storage.files.file_storage import FileStorage
@@ -176,13 +176,6 @@ def test_no_more_batches_than_allowed_are_under_way_at_once(openai):
     assert (report.ok, report.embedded) == (True, 550)
     assert len(openai.server.batches) == 6
     assert most == 3
-
-
-def test_texts_are_shared_out_by_count_and_by_size():
-    texts = [(bytes([number]) * 32, "x" * size) for number, size in enumerate([5, 5, 5, 40, 5, 200, 5])]
-    groups = plan_groups(texts, lambda custom_id, text: text.encode(), max_requests=2, max_bytes=50)
-    assert [[key[0] for key in group] for group in groups] == [[0, 1], [2, 3], [4, 6]]
-    assert plan_groups([], lambda custom_id, text: b"", max_requests=2, max_bytes=50) == []
 
 
 def test_usage_counts_what_a_batch_brought_and_estimates_what_is_not_told(place):

@@ -16,7 +16,7 @@ from kept.base.records import Matrix
 from kept.base.remote_errors import EmbedderUnavailable, EmbeddingError, EmbeddingFailed
 from kept.embedding.base import Embedder
 from kept.embedding.providers import GeminiEmbedder, OllamaEmbedder, OpenAIEmbedder, VoyageEmbedder, host_url
-from kept.embedding.remote import RemoteEmbedder, iter_batches, token_bound
+from kept.embedding.remote import MAX_BATCH_TOKENS, RemoteEmbedder, iter_batches, token_bound
 from tests.support import embedding_servers as servers
 from tests.support.embedding_servers import KEY
 from tests.support.fake_time import FakePace
@@ -419,7 +419,7 @@ def test_what_was_used_is_counted_as_the_provider_counts_it(pair):
 
 def test_batches_hold_every_text_once_in_order_and_a_giant_travels_alone():
     items = [(at, "x" * size) for at, size in enumerate([3, 30_000, 3, 3, 23_990, 9_000])]
-    batches = list(iter_batches(items, max_texts=2))
+    batches = list(iter_batches(items, lambda item: token_bound(item[1]), max_texts=2, max_weight=MAX_BATCH_TOKENS))
     assert [item for batch in batches for item in batch] == items
     assert [[row for row, _ in batch] for batch in batches] == [[0], [1], [2, 3], [4], [5]]
-    assert list(iter_batches([])) == []
+    assert list(iter_batches([], len, max_texts=1, max_weight=1)) == []

@@ -12,8 +12,8 @@ import hashlib
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from kept.base.limits import MAX_TOKENS, is_count
 from kept.base.net import (
@@ -284,6 +284,7 @@ def get_list(answer: Any, name: str, origin: str) -> list[Any]:
 # one call
 
 
+T = TypeVar("T")
 BatchText = tuple[int, str]
 """The row of a vector, and its text."""
 
@@ -293,19 +294,22 @@ def token_bound(text: str) -> int:
     return len(text.encode("utf-8", "replace")) // 3 + 1
 
 
+def _tokens_of(text: BatchText) -> int:
+    return token_bound(text[1])
+
+
 def iter_batches(
-    texts: Sequence[BatchText], *, max_texts: int = MAX_TEXTS, max_tokens: int = MAX_BATCH_TOKENS
-) -> Iterator[list[BatchText]]:
+    texts: Iterable[T], weigh: Callable[[T], int], *, max_texts: int, max_weight: int
+) -> Iterator[list[T]]:
     """Yield the texts in order, in batches as full as the limits allow. A text over the limit is a batch alone."""
-    batch: list[BatchText] = []
-    tokens = 0
+    batch: list[T] = []
+    weight = 0
     for text in texts:
-        text_tokens = token_bound(text[1])
-        if batch and (len(batch) >= max_texts or tokens + text_tokens > max_tokens):
+        if batch and (len(batch) >= max_texts or weight + weigh(text) > max_weight):
             yield batch
-            batch, tokens = [], 0
+            batch, weight = [], 0
         batch.append(text)
-        tokens += text_tokens
+        weight += weigh(text)
     if batch:
         yield batch
 
@@ -327,7 +331,8 @@ class EmbedRun:
         batch_texts = [(row, text) for row, text in enumerate(texts) if text.strip()]
         for row in {*range(len(texts))} - {row for row, _ in batch_texts}:
             self._gaps[row] = Gap(row, "There is nothing in it to embed.", temporary=False)
-        self._run(list(iter_batches(batch_texts, max_texts=self._embedder.max_texts)))
+        max_texts = self._embedder.max_texts
+        self._run(list(iter_batches(batch_texts, _tokens_of, max_texts=max_texts, max_weight=MAX_BATCH_TOKENS)))
         if batch_texts and not self._vectors and (self._error or self._role == "query"):
             raise self._error or EmbeddingFailed(self._gaps[batch_texts[0][0]].reason)
         dims = self._dims or self._embedder.dims

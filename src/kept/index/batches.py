@@ -12,7 +12,7 @@ import logging
 import re
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,7 @@ from kept.base.remote_errors import EmbeddingError, EndpointDown, QuotaExhausted
 from kept.base.values import frozen
 from kept.config import BatchSettings, Config
 from kept.embedding.batch_api import CALL_TIMEOUTS, MAX_BYTES, SHORT_TIMEOUTS, BatchApi, BatchStatus
-from kept.embedding.remote import token_bound
+from kept.embedding.remote import iter_batches, token_bound
 from kept.errors import WorkspaceError
 from kept.storage.open import open_agent
 from kept.storage.record_store import DAMAGED_ENDING, Book
@@ -148,25 +148,6 @@ def take_notices(book: Book[BatchBook]) -> list[str]:
 # the jobs
 
 
-def plan_groups(
-    texts: Iterable[tuple[bytes, str]], encode: Callable[[str, str], bytes], *, max_requests: int, max_bytes: int
-) -> list[tuple[bytes, ...]]:
-    """Return the texts of each batch, in order, each as full as the limits allow. Texts too long for any are left
-    out."""
-    groups: list[list[bytes]] = []
-    size = 0
-    for key, text in texts:
-        length = len(encode(request_id(key.hex()), text))
-        if length > max_bytes or not text.strip():
-            continue
-        if not groups or len(groups[-1]) >= max_requests or size + length > max_bytes:
-            groups.append([])
-            size = 0
-        groups[-1].append(key)
-        size += length
-    return [tuple(group) for group in groups]
-
-
 @dataclass
 class _WatchedJob:
     """A job, and what this process knows of it."""
@@ -257,8 +238,11 @@ class BatchRunner:
         if (off := book.why_off(self._identity)) and not self.force:
             self.problems.append(off)
             return
-        groups = plan_groups(fresh.items(), self.api.encode, max_requests=self.job_texts, max_bytes=MAX_BYTES)
-        self._queue.extend(groups)
+        # Each job is as full as the limits allow. A text too long for any is left out.
+        sizes = {key: len(self.api.encode(request_id(key.hex()), text)) for key, text in fresh.items() if text.strip()}
+        fitting = (key for key, size in sizes.items() if size <= MAX_BYTES)
+        groups = iter_batches(fitting, sizes.__getitem__, max_texts=self.job_texts, max_weight=MAX_BYTES)
+        self._queue.extend(map(tuple, groups))
 
     def _submit(self, group: tuple[bytes, ...]) -> None:
         job = BatchJob(
