@@ -513,14 +513,6 @@ def test_a_batch_whose_id_was_lost_on_the_way_is_found_and_not_made_twice(place,
     assert "list" in place.server.steps
 
 
-def test_a_batch_that_was_not_heard_of_is_made_by_the_next_look(place):
-    on_create(place, servers.says(503))
-    place.write()
-    assert place.memory().sync().embedded == MANY
-    assert len(place.server.batches) == 1
-    assert place.server.texts() == []
-
-
 def test_a_batch_that_cannot_be_made_has_failed_after_three_tries(place):
     place.server.step_faults["create"] = deque([Reply(503, b"")] * 10)
     place.write()

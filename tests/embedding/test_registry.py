@@ -52,13 +52,6 @@ def test_auto_stays_on_the_machine_whatever_keys_there_are():
     assert isinstance(chosen(ENVIRONMENT, provider="auto"), StaticEmbedder)
 
 
-def test_model_and_dimensions_are_taken_from_the_settings():
-    identity = chosen(ENVIRONMENT, provider="openai", model="text-embedding-3-large", dimensions=512).identity
-    assert (identity.model, identity.dims) == ("text-embedding-3-large", 512)
-    assert chosen(ENVIRONMENT, provider="openai", dimensions=0).identity.dims == 1536
-    assert chosen(ENVIRONMENT, provider="gemini", model="models/gemini-embedding-001").identity.dims == 3072
-
-
 @pytest.mark.parametrize(
     ("name", "variable"),
     [("openai", "OPENAI_API_KEY"), ("gemini", "GEMINI_API_KEY or GOOGLE_API_KEY"), ("voyage", "VOYAGE_API_KEY")],
@@ -116,12 +109,6 @@ def test_a_misspelt_provider_is_an_error_that_names_the_others(tmp_path):
     with pytest.raises(ConfigError, match=r"provider: 'opnai' is not one of the choices") as caught:
         Memory.open(tmp_path, settings={"memory_search.provider": "opnai"})
     assert "openai" in caught.value.hint
-
-
-def test_names_are_accepted_as_the_documents_write_them():
-    for written, meant in (("llamaCpp", "llama_cpp"), (None, "none"), ("none", "none")):
-        config = load_config(settings={"memory_search.provider": written}, environ={}).config
-        assert config.memory_search.provider == meant
 
 
 # those who do not use them

@@ -388,15 +388,6 @@ def test_one_bad_text_does_not_sink_its_batch(pair):
     assert len(pair.server.requests) <= 14
 
 
-def test_texts_that_are_bad_are_gaps_even_if_there_are_no_others(pair):
-    pair.server.refuses = lambda text: "poison" in text
-    matrix = pair.embedder().embed(["poison", "more poison"], role="document")
-    assert [(gap.row, gap.temporary) for gap in matrix.gaps] == [(0, False), (1, False)]
-    assert len(matrix) == 2
-    with pytest.raises(EmbeddingFailed, match="not welcome"):
-        pair.embedder().embed(["poison"], role="query")
-
-
 def test_a_provider_that_takes_no_text_at_all_has_failed(pair):
     pair.server.refuses = lambda text: True
     error = pair.failure(texts=tuple(f"text {number}" for number in range(500)))

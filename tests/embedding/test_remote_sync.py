@@ -67,16 +67,6 @@ def test_what_was_embedded_once_is_not_sent_again(workspace, server, opened, fak
     assert len(server.requests) == calls
 
 
-def test_a_model_of_unknown_dimensions_is_cached_as_well(workspace, server, opened, fake):
-    write(workspace, 3)
-    opened(embedder_of(server, fake, model="my-own")).sync()
-    calls = len(server.requests)
-    memory = opened(embedder_of(server, fake, model="my-own"))
-    assert memory.sync(force=True).cached == 3
-    assert [request.body["input"] for request in server.requests[calls:]] == [["size"]]  # which only it knows
-    assert memory.search("topic2").hits[0].vector_score
-
-
 def test_a_server_that_dies_half_way_loses_nothing(workspace, server, opened, fake):
     write(workspace, 10)
     memory = opened(embedder_of(server, fake))

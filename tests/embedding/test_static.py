@@ -163,11 +163,6 @@ def test_the_tokenizer_equals_the_library(reference, text):
     same_as_reference(reference, text)
 
 
-def test_the_tokenizer_equals_the_library_on_prose(reference):
-    for path in sorted([*(ROOT / "docs").rglob("*.md")]):
-        same_as_reference(reference, path.read_text().replace("▁", ""))
-
-
 def test_half_of_a_surrogate_pair_does_not_stop_the_tokenizer():
     assert EMBEDDER._encoder.encode("a\ud800b")
 

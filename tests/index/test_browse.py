@@ -167,16 +167,6 @@ def test_notes_are_listed_newest_first(diary):
     assert str(ideas.timestamp).startswith("2026-11-12 10:00")
 
 
-def test_a_list_can_be_narrowed_and_cut(diary):
-    assert [file.path for file in diary.list(since="last Friday", until="yesterday")] == [
-        "memory/2026-11-15.md",
-        "memory/2026-11-13.md",
-    ]
-    assert [file.path for file in diary.list(path="memory/i*")] == ["memory/ideas.md"]
-    cut = diary.list(max_results=3)
-    assert (len(cut), cut.total) == (3, 8)
-
-
 def test_what_changed_lately_goes_by_the_change_and_by_what_was_said_last(tmp_path):
     workspace = tmp_path / "workspace"
     change_note(workspace, "memory/2026-01-01.md", "# 2026-01-01\n\nOld day, new words.\n", "2026-11-15T12:00")
@@ -243,19 +233,6 @@ def run_tool(memory: Memory, tmp_path: Path, name: str, **arguments: str) -> tup
     sessions.close()
     assert not outcome.is_error, outcome.text
     return outcome.text, outcome.result
-
-
-def test_a_tool_lists_a_time_too(tmp_path, diary):
-    say(tmp_path, "2026-11-15T18:00", "is the heron back?")
-    text, result = run_tool(diary, tmp_path, "memory_search", query="what did I do yesterday?")
-    assert text.startswith("2 entries from that time, oldest first:\n> time: yesterday = 2026-11-15\n")
-    assert "[1] memory/2026-11-15.md#L1-L5 (2026-11-15 09:00)" in text
-    assert result.period.text == "yesterday = 2026-11-15"
-    assert [(hit.score, hit.listed) for hit in result] == [(1.0, True)] * 2
-    _, talks = run_tool(diary, tmp_path, "sessions_search", query="yesterday")
-    assert len(talks) == 1
-    nothing, _ = run_tool(diary, tmp_path, "memory_search", query="Saturday")
-    assert nothing.startswith("Nothing from that time.\n")
 
 
 def test_an_excerpt_has_no_half_of_bold_words(tmp_path, diary):

@@ -64,11 +64,3 @@ def test_created_is_the_time_of_a_note_and_stays_when_its_file_is_touched(tmp_pa
             assert str(memory.search("heron")[0].timestamp).startswith("2026-01-15 00:00")
             touched = dt.datetime.fromtimestamp(seconds).astimezone()
             assert memory.search("otter").hits[0].timestamp == touched
-
-
-def test_an_entry_keeps_its_time_when_its_file_is_touched(tmp_path):
-    path = write_note(tmp_path / "workspace", "memory/2026-03-14.md", DAY)
-    with open_memory(tmp_path, clock=FrozenClock(NOW)) as memory:
-        memory.sync()
-        os.utime(path, (1_000_000_000, 1_000_000_000))
-        assert str(memory.search("otter")[0].timestamp).startswith("2026-03-14 15:09")

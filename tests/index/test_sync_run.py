@@ -232,27 +232,6 @@ def test_a_note_that_grows_too_large_is_reported_and_leaves_the_index(tmp_path):
         assert memory.search("parrot").hits == ()
 
 
-def test_edits_are_noticed_by_a_memory_that_stays_open(tmp_path):
-    """The second search arms the kernel's signal; from then on unchanged folders are not looked through again."""
-    workspace = tmp_path / "workspace"
-    write_note(workspace, "memory/a.md", "The parrot is green.\n")
-    with open_memory(tmp_path) as memory:
-        for _ in range(3):
-            memory.search("parrot")
-        write_note(workspace, "memory/new/deep/b.md", "The zeppelin is silver.\n")
-        assert paths(memory.search("zeppelin")) == ["memory/new/deep/b.md"]
-        write_note(workspace, "memory/new/deep/c.md", "A submarine is yellow.\n")
-        assert paths(memory.search("submarine")) == ["memory/new/deep/c.md"]
-        (workspace / "memory/new/deep").rename(workspace / "memory/moved")
-        assert paths(memory.search("submarine")) == ["memory/moved/c.md"]
-        write_note(workspace, "memory/moved/c.md", "A submarine is orange.\n")
-        assert "orange" in memory.search("submarine").hits[0].snippet
-        (workspace / "MEMORY.md").write_text("The lighthouse is white.\n")
-        assert paths(memory.search("lighthouse")) == ["MEMORY.md"]
-        (workspace / "MEMORY.md").unlink()
-        assert memory.search("lighthouse").hits == ()
-
-
 # budgets
 
 

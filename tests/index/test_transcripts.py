@@ -12,7 +12,7 @@ import pytest
 from kept import Message, SessionStore
 from kept.agent.tools.record_json import hit_json
 from kept.base.records import Filter, SeenTail
-from kept.errors import PathRefused, SessionKeyInvalid, SessionNotFound
+from kept.errors import PathRefused, SessionKeyInvalid
 from kept.index.note_rows import PreparedFile
 from kept.index.sources import IndexLimits, scan_transcripts
 from kept.index.sqlite.integrity import find_damage
@@ -162,17 +162,6 @@ def test_filters_by_session_channel_and_the_time_of_the_turn(tmp_path):
         assert lines(path=cited(one)) == [(cited(one), 2)]
         with pytest.raises(SessionKeyInvalid):
             memory.search("parrot", session_key="nonsense")
-
-
-def test_no_agent_finds_the_conversations_of_another(tmp_path):
-    with open_sessions(tmp_path, agent="research", create=True) as store:
-        record = talk(store, "The parrot is green.")
-    with open_memory(tmp_path) as memory:
-        assert memory.search("parrot").hits == ()
-        with pytest.raises(SessionNotFound):
-            memory.read(cited(record))
-    with open_memory(tmp_path, agent="research") as memory:
-        assert len(memory.search("parrot")) == 1
 
 
 def test_two_agents_that_share_an_index_file_do_not_find_each_others_conversations(tmp_path):

@@ -102,18 +102,6 @@ def test_a_heading_without_a_text_goes_with_the_section_below_it():
     assert texts("# Top\n\n## Mid\n\ntext\n\n## Alone\n") == ["# Top\n\n## Mid\n\ntext", "## Alone"]
 
 
-def test_a_heading_with_neither_a_text_nor_a_section_below_it_stands_alone():
-    assert embedded("# Call Ada\n# Buy milk\n## Where\n# Rest\n\ntext") == {
-        "Call Ada",
-        "Buy milk > Where",
-        "Rest\n\ntext",
-    }
-
-
-def test_the_marks_of_a_heading_are_not_part_of_its_name():
-    assert headings("## Closed ##\nx\n\n   ### Spaced   \nx\n\n# C#\nx\n") == ["Closed", "Closed > Spaced", "C#"]
-
-
 def test_entries_between_rules_are_passages_under_the_same_heading():
     note = "# Day\n\n## 09:05\n\none\n\n* * *\n\ntwo\n\n* * *\n\n## 10:00\n\n* * *\n\nthree\n"
     assert texts(note) == ["# Day\n\n## 09:05\n\none", "two", "## 10:00\n\n* * *\n\nthree"]
@@ -216,13 +204,6 @@ def test_without_overlap_no_line_is_in_two_chunks():
 def test_a_line_of_a_hundred_thousand_characters_is_cut_and_covered(line):
     note = f"# Top\n\nbefore\n{line}\nafter"
     check(note, chunk_markdown(note), ChunkSize())
-
-
-def test_pieces_of_a_line_part_between_words():
-    line = " ".join(f"word{n}" for n in range(1000))
-    pieces = texts(line)
-    assert "".join(pieces) == line
-    assert all(piece.endswith(" ") for piece in pieces[:-1])
 
 
 # edits

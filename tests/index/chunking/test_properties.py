@@ -59,11 +59,6 @@ def test_created_is_read_as_people_write_it(value, created):
     assert read(f"---\ncreated: {value}\n---\n").created == created
 
 
-def test_date_stands_in_for_created():
-    assert read("---\ndate: 2026-01-15\n---\n").created == dt.datetime(2026, 1, 15)
-    assert read("---\ncreated: never\ndate: 2026-01-15\n---\n").created == dt.datetime(2026, 1, 15)
-
-
 def test_titles_stay_as_they_are_written():
     assert read("---\ntitle: 007\n---\n").title == "007"
     assert read("---\ntitle: 1.10\n---\n").title == "1.10"

@@ -18,18 +18,6 @@ def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_i
             assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (2, 2)
 
 
-def test_a_frequency_is_counted_again_after_this_connection_has_changed_the_index(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
-    with open_memory(tmp_path) as memory:
-        memory.sync()
-        with memory.index_service.inspecting() as (index, _), index.reading():
-            assert index.words.document_frequency("heron") == 1
-        (tmp_path / "workspace" / "memory" / "a.md").unlink()
-        memory.sync()
-        with memory.index_service.inspecting() as (index, _), index.reading():
-            assert index.words.document_frequency("heron") == 0
-
-
 def test_a_word_that_no_chunk_had_is_found_after_this_connection_has_written_one(tmp_path):
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory:
