@@ -7,6 +7,7 @@ import math
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from operator import mul
 from typing import Literal, Protocol, runtime_checkable
 
 from kept.base.records import Matrix
@@ -70,8 +71,8 @@ def pack_unit_rows(rows: Iterable[Sequence[float]], dims: int) -> Matrix:
     """Return the rows as unit vectors. Values that are not finite count as 0; a row of zeros stays one."""
     packed = array("f")
     for row in rows:
-        finite = [value if math.isfinite(value) else 0.0 for value in row]
-        norm = math.sqrt(math.fsum(value * value for value in finite))
+        finite = row if all(map(math.isfinite, row)) else [value if math.isfinite(value) else 0.0 for value in row]
+        norm = math.sqrt(math.fsum(map(mul, finite, finite)))
         packed.extend([value / norm for value in finite] if norm > 1e-10 else [0.0] * dims)
     if sys.byteorder == "big":  # vectors are stored little-endian
         packed.byteswap()

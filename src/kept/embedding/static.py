@@ -37,6 +37,7 @@ import unicodedata
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import mul
 from typing import Any
 
 from kept.base.records import Matrix
@@ -135,7 +136,7 @@ def _join(parts: Parts) -> list[float]:
     """Return a vector with both parts at the same length. A text of unknown characters may have no English part."""
     joined: list[float] = []
     for part in parts:
-        norm = math.sqrt(math.fsum(number * number for number in part))
+        norm = math.sqrt(math.fsum(map(mul, part, part)))
         joined += [number / norm for number in part] if norm > 1e-10 else part
     return joined
 
