@@ -122,7 +122,7 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
         ("sessions", "show"): [[session], [session, "--json"], [HOSTILE]],
         ("sessions", "reset"): [[f"telegram:{NAME}"], [hostile["other"]]],
         ("sessions", "delete"): [[hostile["other"]], [HOSTILE[:20]]],
-        **{("import", kind): [[str(tmp / "imported")]] for kind in ("openclaw", "claude-code", "codex", "pi")},
+        ("import",): [[kind, str(tmp / "imported")] for kind in ("openclaw", "claude-code", "codex", "pi")],
         ("connect",): [["print"], ["cursor", "--scope", "project", "--dry-run"]],
         ("chat",): [["-m", "hello"], ["-m", "hello", "--json"], ["-m", "x", "--session", HOSTILE]],
         ("bench",): [[str(tmp / "set")], [HOSTILE]],

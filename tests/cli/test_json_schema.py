@@ -134,10 +134,10 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
         ("forget", ["forget", "Skerry", "--dry-run"]),
         ("forget", ["forget", "Bees fly", "--yes"]),
         *(
-            (f"import {kind}", ["import", kind, str(tmp / "fresh")])
+            ("importReport", ["import", kind, str(tmp / "fresh")])
             for kind in ("claude-code", "codex", "openclaw", "pi", "claude-ai")
         ),
-        ("import chatgpt", ["import", "chatgpt", str(tmp / "user/Downloads/gpt.zip")]),
+        ("importReport", ["import", "chatgpt", str(tmp / "user/Downloads/gpt.zip")]),
         ("import", ["import", "--yes"]),
         ("connect", ["connect", "cursor", "--scope", "project", "--dry-run"]),
         ("bench", ["bench", str(tmp / "set")]),

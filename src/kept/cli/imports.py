@@ -1,4 +1,4 @@
-"""kept import, kept import openclaw | claude-code | codex | pi | chatgpt | claude-ai"""
+"""kept import"""
 
 from __future__ import annotations
 
@@ -22,25 +22,61 @@ if TYPE_CHECKING:
 
 _NAMES_SHOWN = 5
 _FAILED = 9
+_FORMATS = ("claude-code", "codex", "openclaw", "pi", "chatgpt", "claude-ai")
 
 
-@click.group("import", invoke_without_command=True)
+@click.command("import")
+@click.argument("program", type=click.Choice(_FORMATS), metavar="[PROGRAM]", required=False)
+@click.argument("path", type=click.Path(), required=False)
 @click.option("--yes", "-y", is_flag=True, help="Import everything that is found, without asking.")
-@click.pass_context
-def command(ctx: click.Context, yes: bool) -> None:
+@click.option(
+    "--instructions",
+    is_flag=True,
+    help="From OpenClaw, copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md.",
+)
+@click.pass_obj
+def command(options: Globals, program: Format | None, path: str | None, yes: bool, instructions: bool) -> None:
     """Import conversations from other programs.
 
     Alone, it looks for conversations of Claude Code, Codex, OpenClaw and pi on this machine, and asks before it imports
     them. Sources are only read, and running it again imports only what is new. For another agent: kept --agent NAME
     import …
 
+    PROGRAM is claude-code, codex, openclaw, pi, chatgpt or claude-ai. PATH is a transcript, or a folder of them
+    (default: the folder of the program). From the folder of OpenClaw, notes are imported too, unless a note has the
+    same name. For chatgpt and claude-ai it is the zip file as you downloaded it, the folder you unpacked it to, or
+    conversations.json.
+
     \b
     kept import
     kept import claude-code
     kept import chatgpt ~/Downloads/export.zip
     """
-    if ctx.invoked_subcommand is None:
-        _import_all(ctx.obj, yes=yes)
+    if program is None:
+        _import_all(options, yes=yes)
+        return
+    loaded = options.load()
+    folders = [path] if path else _usual_folders(program)
+    report, notes = _import(loaded, program, folders, instructions=instructions)
+    if not report.sessions and not notes and os.path.isfile(folders[0]):
+        first = next(iter((*report.problems, *report.ignored)), Problem(folders[0], "holds no conversation"))
+        hint = "'kept import --help' lists the formats."
+        raise UsageError(f"{first.path}: {first.reason}; nothing was imported.", hint=hint)
+    print_json(_report_json(report, notes)) if options.as_json else _print_report(report, notes)
+    if report.count("failed"):
+        raise click.exceptions.Exit(_FAILED)
+
+
+def _usual_folders(program: Format) -> list[str]:
+    """Return where a program keeps its conversations. Raise UsageError if there are none."""
+    from kept.sessions.importers.import_run import PROGRAMS, existing_folders, program_folders
+
+    hint = f"Name the folder or file: kept import {program} PATH"
+    if program not in PROGRAMS:
+        raise UsageError(f"An export of {program} has no usual folder.", hint=hint)
+    if folders := existing_folders(program):
+        return folders
+    raise UsageError(f"There are no conversations in {program_folders(program)[0]}.", hint=hint)
 
 
 def _import_all(options: Globals, *, yes: bool) -> None:
@@ -69,61 +105,6 @@ def _import_all(options: Globals, *, yes: bool) -> None:
         print_json({"sources": shapes, "reports": [_report_json(*result) for result in results]})
     if any(report.count("failed") for report, _ in results):
         raise click.exceptions.Exit(_FAILED)
-
-
-_TRANSCRIPTS = "PATH is a transcript or a folder of them"
-_EXPORT = "FILE is the zip file as you downloaded it, the folder you unpacked it to, or conversations.json."
-_HELP: dict[Format, str] = {
-    "openclaw": """Import OpenClaw's sessions, and its notes unless a note has the same name.
-
-    PATH is its folder (default: ~/.openclaw).""",
-    "claude-code": f"""Import Claude Code's sessions.
-
-    {_TRANSCRIPTS} (default: ~/.claude/projects, or that of CLAUDE_CONFIG_DIR).""",
-    "codex": f"""Import Codex's sessions.
-
-    {_TRANSCRIPTS} (default: the sessions in ~/.codex, or in CODEX_HOME).""",
-    "pi": f"""Import pi's sessions.
-
-    {_TRANSCRIPTS} (default: ~/.pi/agent/sessions, or that of PI_CODING_AGENT_DIR).""",
-    "chatgpt": f"""Import the conversations of an export of ChatGPT.
-
-    {_EXPORT}""",
-    "claude-ai": f"""Import the conversations of an export of Claude.ai.
-
-    {_EXPORT}""",
-}
-
-
-def _add_command(format_name: Format) -> None:
-    """Add the command that imports one format. An export has no usual folder, so its file has to be named."""
-    is_export = format_name in ("chatgpt", "claude-ai")
-
-    @command.command(format_name, help=_HELP[format_name])
-    @click.argument("path", metavar="FILE" if is_export else "[PATH]", type=click.Path(), required=is_export)
-    @click.pass_obj
-    def run(options: Globals, path: str | None, instructions: bool = False) -> None:
-        from kept.sessions.importers.import_run import existing_folders, program_folders
-
-        loaded = options.load()
-        folders = [path] if path else existing_folders(format_name)  # type: ignore[arg-type]
-        if not folders:
-            raise UsageError(
-                f"There are no conversations in {program_folders(format_name)[0]}.",  # type: ignore[arg-type]
-                hint=f"Name the folder or file: kept import {format_name} PATH",
-            )
-        report, notes = _import(loaded, format_name, folders, instructions=instructions)
-        if not report.sessions and not notes and os.path.isfile(folders[0]):
-            first = next(iter((*report.problems, *report.ignored)), Problem(folders[0], "holds no conversation"))
-            hint = "'kept import --help' lists the formats."
-            raise UsageError(f"{first.path}: {first.reason}; nothing was imported.", hint=hint)
-        print_json(_report_json(report, notes)) if options.as_json else _print_report(report, notes)
-        if report.count("failed"):
-            raise click.exceptions.Exit(_FAILED)
-
-    if format_name == "openclaw":
-        about = "Copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md."
-        run.params.append(click.Option(["--instructions"], is_flag=True, help=about))
 
 
 def _import(
@@ -218,7 +199,3 @@ def _report_json(report: ImportReport, notes: NotesAdopted | None) -> dict[str, 
     if notes:
         tree["notes"] = {name: value for name, value in to_json(notes).items() if name != "problems"}
     return tree
-
-
-for _format in _HELP:
-    _add_command(_format)
