@@ -84,11 +84,11 @@ def test_templates_that_obsidian_names_are_left_out(workspace):
 
 
 def test_all_markdown_in_all_folders_is_notes_except_what_is_left_out(workspace):
-    for name in ("a.md", "Deep/er/b.MD", "README.md", "memory/c.md", "Ünï/日.md"):
+    for name in ("a.md", "Deep/er/b.MD", "README.md", "memory/c.md", "logseq/custom.md", "Ünï/日.md"):
         write_file(workspace / name, "x")
     for name in (
         ".obsidian/x.md", ".trash/x.md", ".git/x.md", "node_modules/p/README.md", "web/node_modules/README.md",
-        ".hidden.md", "x.txt", "Deep/.x/y.md",
+        "logseq/bak/x.md", ".hidden.md", "x.txt", "Deep/.x/y.md",
     ):  # fmt: skip
         write_file(workspace / name, "x")
         assert not Workspace.at(str(workspace), layout="vault").is_indexed(str(workspace / name))
@@ -100,6 +100,7 @@ def test_all_markdown_in_all_folders_is_notes_except_what_is_left_out(workspace)
         "a.md",
         "memory/c.md",
         "Ünï/日.md",
+        "logseq/custom.md",
     }
 
 
@@ -255,6 +256,12 @@ PLACES = {
     "periodic notes, switched off": (
         {PERIODIC: '{"daily": {"enabled": true, "folder": "P"}}', OBSIDIAN: '{"folder": "Daily"}'},
         "Daily/2026-03-14.md",
+    ),
+    "Logseq": ({"journals/2026_03_13.md": "- x", "pages/a.md": "- a"}, "journals/2026_03_14.md"),
+    "Logseq with settings": (
+        {"logseq/config.edn": '{;; :journals-directory "no"\n :journals-directory "days"\n'
+                              ' :journal/file-name-format "EEEE, dd-MM-yyyy"}', "journals/x.md": ""},
+        "days/Saturday, 14-03-2026.md",
     ),
 }  # fmt: skip
 

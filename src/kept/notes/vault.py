@@ -1,12 +1,12 @@
-"""Vaults: folders of Markdown that Obsidian or nobody manages, and where they have their daily notes.
+"""Vaults: folders of Markdown that another program manages, and where those programs keep daily notes.
 
-Read from `.obsidian/daily-notes.json` and from the settings of the plug-in Periodic Notes. Nothing of it is trusted: a
-vault may be a stranger's repository.
+Read from `.obsidian/daily-notes.json`, from the settings of the plug-in Periodic Notes, and from `logseq/config.edn`.
+Nothing of it is trusted: a vault may be a stranger's repository.
 
 Patterns of .gitignore and .keptignore leave files and folders of a vault out. They apply as in git: to the folder that
 the file is in and to those below it. The last pattern that matches decides, one of a deeper folder before one above it,
 and .keptignore after .gitignore. A note in a folder that is left out cannot be brought back. Templates that Obsidian
-names are left out too.
+names and copies that Logseq makes are left out too.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ from kept.storage.contract import Storage
 
 OBSIDIAN = "Obsidian"
 OBSIDIAN_FOLDER = ".obsidian"
+LOGSEQ = "Logseq"
+_LOGSEQ_FOLDER = "logseq"
+_LOGSEQ_COPIES = frozenset(("logseq/bak", "logseq/version-files"))
+_LOGSEQ_DATES = {"yyyy": "YYYY", "yy": "YY", "dd": "DD", "d": "D", "do": "Do", "EEEE": "dddd", "EEE": "ddd", "E": "ddd"}
+"""Parts of a date as Logseq writes them, which are others for moment.js."""
 _PERIODIC = "periodic-notes"
 _MAX_BYTES = 1_000_000
 _MAX_CHARS = 200
@@ -33,21 +38,32 @@ _MAX_CHARS = 200
 
 def find_program(storage: Storage) -> str:
     """Return the program that manages a vault, or an empty text."""
-    return OBSIDIAN if list_names(storage).get(OBSIDIAN_FOLDER) else ""
+    names = list_names(storage)
+    if names.get(OBSIDIAN_FOLDER):
+        return OBSIDIAN
+    return LOGSEQ if names.get("journals") and (names.get("pages") or names.get(_LOGSEQ_FOLDER)) else ""
 
 
 def read_daily_notes(workspace: Workspace) -> DailyNotes:
-    """Return where a vault keeps its daily notes: as Obsidian says, else in memory/."""
-    names = list_names(workspace.storage)
-    if not names.get(OBSIDIAN_FOLDER):
+    """Return where a vault keeps its daily notes: as its program says, else in memory/."""
+    program = find_program(workspace.storage)
+    if program == LOGSEQ:
+        # Without comments, which may have settings that are switched off. A text may have a semicolon.
+        text = re.sub(r'("(?:[^"\\]|\\.)*")|;[^\n]*', r"\1", _read(workspace, f"{_LOGSEQ_FOLDER}/config.edn"))
+        named = dict(re.findall(r':(journals-directory|journal/file-name-format)\s+"([^"\\]*)"', text))
+        date = named.get("journal/file-name-format") or "yyyy_MM_dd"
+        date = re.sub(r"y+|do|d+|E+", lambda match: _LOGSEQ_DATES.get(match[0], match[0]), date)
+        return _checked(LOGSEQ, named.get("journals-directory") or "journals", date)
+    if not program:
         return DEFAULT_DAILY_NOTES
     plugins = _read_json(workspace, "community-plugins.json")
     settings = _periodic(workspace) if isinstance(plugins, list) and _PERIODIC in plugins else None
     settings = settings or _read_json(workspace, "daily-notes.json")
     if isinstance(settings, dict):
-        return _checked(text_or_empty(settings.get("folder")), text_or_empty(settings.get("format")) or ISO)
+        return _checked(OBSIDIAN, text_or_empty(settings.get("folder")), text_or_empty(settings.get("format")) or ISO)
     # Without settings, Obsidian puts daily notes at the top: so does Kept if there are some.
-    return DailyNotes("", ISO, OBSIDIAN) if any(map(DAILY_NOTE.fullmatch, names)) else DEFAULT_DAILY_NOTES
+    is_at_top = any(map(DAILY_NOTE.fullmatch, list_names(workspace.storage)))
+    return DailyNotes("", ISO, OBSIDIAN) if is_at_top else DEFAULT_DAILY_NOTES
 
 
 def read_templates(workspace: Workspace) -> frozenset[str]:
@@ -78,15 +94,23 @@ def _periodic(workspace: Workspace) -> dict[str, Any] | None:
 
 def _read_json(workspace: Workspace, name: str) -> Any:
     try:
-        return json.loads(workspace.read(f"{OBSIDIAN_FOLDER}/{name}", max_bytes=_MAX_BYTES).text)
-    except (WorkspaceError, ValueError, RecursionError):
+        return json.loads(_read(workspace, f"{OBSIDIAN_FOLDER}/{name}"))
+    except (ValueError, RecursionError):
         return None
+
+
+def _read(workspace: Workspace, path: str) -> str:
+    """Return the text of a settings file in the vault, or nothing if it cannot be read."""
+    try:
+        return workspace.read(path, max_bytes=_MAX_BYTES).text
+    except WorkspaceError:
+        return ""
 
 
 # checking
 
 
-def _checked(folder: str, text: str) -> DailyNotes:
+def _checked(program: str, folder: str, text: str) -> DailyNotes:
     """Return the place if Kept can use it. Otherwise return Kept's own, with the reason."""
     folder = folder.strip().strip("/")
     try:
@@ -97,10 +121,10 @@ def _checked(folder: str, text: str) -> DailyNotes:
     else:
         path = f"{folder}/{text}" if folder else text
         if _is_usable(path):
-            return DailyNotes(folder, text, OBSIDIAN)
+            return DailyNotes(folder, text, program)
         reason = f"notes in '{_shown(path)}' would not be found"
     where = f"{DEFAULT_DAILY_NOTES.folder}/{DEFAULT_DAILY_NOTES.format}.md"
-    return DailyNotes(problem=f"{OBSIDIAN}'s settings for daily notes are not used: {reason}. They go to {where}.")
+    return DailyNotes(problem=f"{program}'s settings for daily notes are not used: {reason}. They go to {where}.")
 
 
 def _is_usable(path: str) -> bool:
@@ -121,6 +145,7 @@ _MAX_STARS = 4
 power of its '*'; the file may be a stranger's."""
 
 
+_SETTINGS = (*IGNORE_FILES, OBSIDIAN_FOLDER, _LOGSEQ_FOLDER)
 _Patterns = tuple[tuple[re.Pattern[str], bool], ...]
 """Patterns of one folder, the last one first: it decides. Each has a regular expression, and whether what matches is
 left out."""
@@ -145,11 +170,11 @@ def is_ignored(workspace: Workspace, name: str) -> bool:
     rules = IgnoreRules(workspace)
     *folders, last = name.split("/")
     for part in folders:
-        rules.enter(folder, (*IGNORE_FILES, OBSIDIAN_FOLDER))
+        rules.enter(folder, _SETTINGS)
         if rules.is_ignored(folder, part, is_folder=True):
             return True
         folder = f"{folder}/{part}" if folder else part
-    rules.enter(folder, (*IGNORE_FILES, OBSIDIAN_FOLDER))
+    rules.enter(folder, _SETTINGS)
     return rules.is_ignored(folder, last, is_folder=False)
 
 
@@ -158,14 +183,16 @@ class IgnoreRules:
 
     def __init__(self, workspace: Workspace, *, report: Callable[[str, str], None] = lambda path, reason: None) -> None:
         self._workspace = workspace
-        self._templates: frozenset[str] = frozenset()
+        self._left_out: frozenset[str] = frozenset()
         self._report = report
         self._chains: dict[str, _Chain] = {}
 
     def enter(self, folder: str, names: Collection[str]) -> bool:
         """Read the ignore files of a folder, and return whether patterns apply to it. Parents are entered first."""
+        if not folder and _LOGSEQ_FOLDER in names:
+            self._left_out |= _LOGSEQ_COPIES
         if not folder and OBSIDIAN_FOLDER in names:
-            self._templates = read_templates(self._workspace)
+            self._left_out |= read_templates(self._workspace)
         chain = self._chains.get(folder.rpartition("/")[0], ()) if folder else ()
         lead = f"{folder}/" if folder else ""
         text = "\n".join(filter(None, (self._read(lead + name) for name in IGNORE_FILES if name in names)))
@@ -173,12 +200,12 @@ class IgnoreRules:
             chain = (*chain, (len(lead), patterns))
         if chain:
             self._chains[folder] = chain
-        return bool(chain or self._templates)
+        return bool(chain or self._left_out)
 
     def is_ignored(self, folder: str, name: str, *, is_folder: bool) -> bool:
         """Return whether a file or folder is left out. Its parents are not."""
         path = f"{folder}/{name}" if folder else name
-        if path in self._templates:
+        if path in self._left_out:
             return True
         path += "/" if is_folder else ""
         for start, patterns in reversed(self._chains.get(folder, ())):
