@@ -203,8 +203,6 @@ def find_measures(lower: str, whole: str) -> list[tuple[Span, Measure]]:
 
 
 def _read_name(name: str, *, is_capital: bool) -> Measure | None:
-    if name in ("noon", "midi", "mittag"):
-        return "clock", "0:00"
     for kind in ("weekday", "month") if is_capital else ("weekday",):
         if number := names_of(kind).get(name) or names_of(kind).get(name.removesuffix("s")):
             return kind, str(number)
@@ -376,8 +374,7 @@ def _is_in(place: int, spans: Iterable[Span]) -> bool:
 def _strip(text: str) -> str:
     """Return a text without Markdown, possessives and contractions, folded."""
     text = re.sub(_MARKER, "", text.replace("’", "'"))
-    if "[" in text:
-        text = re.sub(r"\[\[(?:[^\]|]*\|)?([^\]]*)\]\]|\[([^\]]*)\]\([^)]*\)", r"\1\2", text)
+    text = re.sub(r"\[\[(?:[^\]|]*\|)?([^\]]*)\]\]|\[([^\]]*)\]\([^)]*\)", r"\1\2", text)
     text = fold(re.sub(r"[*`]|(?<!\w)_|_(?!\w)", " ", text)).strip()
     if "'" in text:
         text = re.sub(r"(?i)\b[ld]'(?=\w)", "", text)

@@ -16,7 +16,6 @@ from kept.notes.workspace import (
     MEMORY_FOLDER,
     PACKAGES,
     ROOT_NOTES,
-    SURELY_SHORT,
     Workspace,
     find_name_fault,
     list_names,
@@ -131,8 +130,7 @@ class _NoteFinder:
             path, size = info.path, info.size
             absolute = base + path
             cited = path if is_own else cite(absolute)
-            is_plain = cited.isascii() and len(cited) <= SURELY_SHORT
-            if not is_plain and (fault := find_name_fault(cited)):
+            if fault := find_name_fault(cited):
                 self.problem(cited, fault)
                 continue
             if size > self.max_bytes:
@@ -141,7 +139,7 @@ class _NoteFinder:
             self.files.setdefault(info.link_id or cited, note_file(cited, absolute, info))
 
     def refuse(self, path: str, error: WorkspaceError) -> None:
-        self.problem(path, _reason_of(error))
+        self.problem(path, error.message.partition(": ")[2].rstrip("."))
 
     def problem(self, path: str, reason: str) -> None:
         self.problems.append(Problem(utf8_safe(self.workspace.cite(path)), reason))
@@ -149,10 +147,6 @@ class _NoteFinder:
 
 def note_file(path: str, absolute: str, info: DocumentInfo) -> SourceFile:
     return SourceFile(path, absolute, "memory", info.size, int64(info.modified_ns), int64(info.changed_ns))
-
-
-def _reason_of(error: WorkspaceError) -> str:
-    return error.message.partition(": ")[2].rstrip(".")
 
 
 # changes

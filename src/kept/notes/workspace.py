@@ -121,8 +121,6 @@ def _fold(name: str) -> str:
 # names and paths
 
 ROOT_NOTES = (*LONG_TERM, "USER.md", *INSTRUCTING)
-SURELY_SHORT = MAX_PATH_BYTES // 4
-"""A character has at most four bytes, so a path of this many characters is within the limit."""
 _SHOWN_CHARS = 300
 _CONTROL = r"[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _LONGEST_TITLE = 200
@@ -172,7 +170,7 @@ def find_name_fault(name: str) -> str | None:
     """Return the reason why the name of a note prevents indexing it, or None."""
     if not is_utf8(name):
         return "its name is not valid UTF-8"
-    if len(name) > SURELY_SHORT and len(os.fsencode(name)) > MAX_PATH_BYTES:
+    if len(os.fsencode(name)) > MAX_PATH_BYTES:
         return f"its path has more than {MAX_PATH_BYTES:,} bytes"
     return None
 

@@ -198,9 +198,9 @@ class _SeenFiles:
     states: dict[str, str]
 
 
+@frozen
 class FileDocuments:
-    def __init__(self, storage: FileStorage) -> None:
-        self._storage = storage
+    _storage: FileStorage
 
     def list(
         self, prefix: str = "", *, choose: Choose | None = None, on_refused: OnRefused | None = None
@@ -264,11 +264,11 @@ def _log_info(name: str, state: os.stat_result, generation: int) -> LogInfo:
     return LogInfo(name, f"{info.state}-{generation:x}", info.size, info.modified_ns, generation)
 
 
+@frozen
 class FileLogs:
     """Logs as files of lines. A position is the offset of a line, plus the end that the log had before a rewrite."""
 
-    def __init__(self, storage: FileStorage) -> None:
-        self._storage = storage
+    _storage: FileStorage
 
     def read(self, name: str, start: LogPosition = START) -> Iterator[LogLine]:
         check_name(name)
