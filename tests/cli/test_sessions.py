@@ -134,7 +134,7 @@ def test_reset_begins_the_next_session(kept, session):
 
 def test_a_deleted_session_is_listed_restored_and_purged(kept, session, home):
     kept("sessions", "delete", session.id)
-    assert kept("sessions", "list").out == "No sessions yet.\n"
+    assert kept("sessions", "list").out == "No sessions.\n"
     listed = kept("sessions", "list", "--deleted")
     assert listed.out.startswith(f"{session.id}  deleted 20")
     (deleted,) = kept("sessions", "list", "--deleted", "--json").json["deleted"]

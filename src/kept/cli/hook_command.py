@@ -6,7 +6,7 @@ import datetime as dt
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -142,26 +142,18 @@ def recent_context(memory: Memory, sessions: SessionStore, *, cwd: str | None, c
 def _notes(memory: Memory, *, is_recent: bool) -> Iterator[str]:
     """Yield the long-term memory and the last two days: of the project first, if there is one, then what is shared, of
     which the days are only there if they were chosen."""
-    if memory.project:
-        daily = DailyNotes(f"{PROJECTS_FOLDER}/{memory.project}")
-        yield from _notes_in(memory, (f"{daily.folder}/MEMORY.md",), daily)
-    yield from _notes_in(memory, ("MEMORY.md", "memory.md"), None, with_days=is_recent)
-
-
-def _notes_in(
-    memory: Memory, names: Iterable[str], daily: DailyNotes | None, *, with_days: bool = True
-) -> Iterator[str]:
     today = memory.clock.now().date()
-    for name in names:
-        text = _read(memory, name)
+    own = DailyNotes(f"{PROJECTS_FOLDER}/{memory.project}") if memory.project else None
+    for daily in (own, None) if own else (None,):
+        names = (f"{daily.folder}/MEMORY.md",) if daily else ("MEMORY.md", "memory.md")
+        name, text = next(((name, text) for name in names if (text := _read(memory, name))), ("", ""))
         if text:
             yield f"{name}:\n{_data(_head(text, _MEMORY_CHARS))}"
-            break
-    for day in (today - dt.timedelta(days=1), today) if with_days else ():
-        path = find_daily(memory.workspace, day, daily)
-        text = _read(memory, path, end=True) if path and private_folder_of(path) is None else ""
-        if text:
-            yield f"{path} ({'today' if day == today else 'yesterday'}):\n{_data(_tail(text, _DAY_CHARS))}"
+        for day in (today - dt.timedelta(days=1), today) if daily or is_recent else ():
+            path = find_daily(memory.workspace, day, daily)
+            text = _read(memory, path, end=True) if path and private_folder_of(path) is None else ""
+            if text:
+                yield f"{path} ({'today' if day == today else 'yesterday'}):\n{_data(_tail(text, _DAY_CHARS))}"
 
 
 def _read(memory: Memory, path: str, *, end: bool = False) -> str:

@@ -66,16 +66,14 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
             _list_deleted(options, sessions, sessions.deleted()[:max_results])
             return
         records = sessions.recent()
-    channels = sorted({record.channel for record in records if record.channel})
     shown = [record for record in records if channel in (None, record.channel)][:max_results]
-    if channel is not None and channel not in channels:
-        names = f"There are: {', '.join(channels)}." if channels else "There are no sessions yet."
-        warn(f"No session is on channel '{channel}'. {names}")
+    if channel is not None and not shown:
+        channels = ", ".join(sorted({record.channel for record in records if record.channel}))
+        warn(f"No session is on channel '{channel}'. There are: {channels or 'none'}.")
     id_chars = _id_chars([record.id for record in records])
     rows = [(record.id[:id_chars], *_cells(record)) for record in shown]
     table = table_text(("Session", "Last used", "Messages", "Conversation", "Title"), rows)
-    if options.as_json or table or channel in channels or channel is None:
-        options.report({"sessions": [record_json(sessions, record) for record in shown]}, table or "No sessions yet.")
+    options.report({"sessions": [record_json(sessions, record) for record in shown]}, table or "No sessions.")
 
 
 def _list_deleted(options: Globals, sessions: SessionStore, deleted: Sequence[DeletedSession]) -> None:

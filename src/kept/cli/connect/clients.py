@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from kept import __version__
@@ -27,18 +27,6 @@ class ClientEnvironment:
     platform: str
     environ: Mapping[str, str]
 
-    def application_folder(self, *names: str) -> str:
-        """Return a path in the folder where desktop applications keep their settings."""
-        if self.platform == "darwin":
-            folder = os.path.join(self.home, "Library", "Application Support")
-        else:
-            folder = self.environ.get("XDG_CONFIG_HOME") or os.path.join(self.home, ".config")
-        return os.path.join(folder, *names)
-
-    def folder_from(self, variable: str, name: str) -> str:
-        """Return the folder that a variable names, or else the one of this name in the home folder."""
-        return self.environ.get(variable) or os.path.join(self.home, name)
-
 
 @frozen
 class Client:
@@ -47,18 +35,18 @@ class Client:
     format: Format
     keys: tuple[str, ...]
     """Path to the list of servers in the file."""
-    user_file: Callable[[ClientEnvironment], str]
+    file: str
+    """Path in its folder."""
     next_step: str
     """What the user has to do after connecting."""
+    folder: str | None = None
+    """Its folder in the home folder, or None for that of desktop applications."""
+    variable: str = ""
+    """Names another folder."""
     project_file: str | None = None
     """Path below the project's folder, or None for a client without settings per project."""
     has_type: bool = False
     """True if an entry states its transport."""
-
-
-def _openclaw_file(environment: ClientEnvironment) -> str:
-    folder = environment.folder_from("OPENCLAW_STATE_DIR", ".openclaw")
-    return environment.environ.get("OPENCLAW_CONFIG_PATH") or os.path.join(folder, "openclaw.json")
 
 
 _ALL = (
@@ -67,8 +55,10 @@ _ALL = (
         "Claude Code",
         "json",
         ("mcpServers",),
-        lambda environment: os.path.join(environment.folder_from("CLAUDE_CONFIG_DIR", ".claude"), "settings.json"),
+        "settings.json",
         "Restart Claude Code. 'kept import claude-code' brings in your sessions with it so far.",
+        folder=".claude",
+        variable="CLAUDE_CONFIG_DIR",
         project_file=".mcp.json",
         has_type=True,
     ),
@@ -77,7 +67,7 @@ _ALL = (
         "Claude Desktop",
         "json",
         ("mcpServers",),
-        lambda environment: environment.application_folder("Claude", "claude_desktop_config.json"),
+        "Claude/claude_desktop_config.json",
         "Restart Claude Desktop.",
     ),
     Client(
@@ -85,27 +75,30 @@ _ALL = (
         "Cursor",
         "json",
         ("mcpServers",),
-        lambda environment: os.path.join(environment.home, ".cursor", "mcp.json"),
+        "mcp.json",
         "Enable it in Cursor's settings, under MCP.",
-        project_file=os.path.join(".cursor", "mcp.json"),
+        folder=".cursor",
+        project_file=".cursor/mcp.json",
     ),
     Client(
         "codex",
         "Codex",
         "toml",
         ("mcp_servers",),
-        lambda environment: os.path.join(environment.folder_from("CODEX_HOME", ".codex"), "config.toml"),
+        "config.toml",
         "Restart Codex; /mcp shows it. 'kept import codex' brings in your sessions with it so far.",
-        project_file=os.path.join(".codex", "config.toml"),
+        folder=".codex",
+        variable="CODEX_HOME",
+        project_file=".codex/config.toml",
     ),
     Client(
         "vscode",
         "VS Code",
         "json",
         ("servers",),
-        lambda environment: environment.application_folder("Code", "User", "mcp.json"),
+        "Code/User/mcp.json",
         "Start it with 'MCP: List Servers'.",
-        project_file=os.path.join(".vscode", "mcp.json"),
+        project_file=".vscode/mcp.json",
         has_type=True,
     ),
     Client(
@@ -113,8 +106,10 @@ _ALL = (
         "OpenClaw",
         "json",
         ("mcp", "servers"),
-        _openclaw_file,
+        "openclaw.json",
         "Restart the gateway; 'openclaw mcp doctor kept --probe' tries it.",
+        folder=".openclaw",
+        variable="OPENCLAW_STATE_DIR",
     ),
 )
 CLIENTS = {client.name: client for client in _ALL}
@@ -122,11 +117,17 @@ CLIENTS = {client.name: client for client in _ALL}
 
 def locate(client: Client, scope: Scope, environment: ClientEnvironment) -> str:
     """Return the path of the file that lists a client's servers."""
-    if scope == "user":
-        return client.user_file(environment)
-    if client.project_file is None:
-        raise UsageError(f"{client.title} has no settings for a single project.", hint="Leave out --scope.")
-    return os.path.join(environment.project, client.project_file)
+    if scope == "project":
+        if client.project_file is None:
+            raise UsageError(f"{client.title} has no settings for a single project.", hint="Leave out --scope.")
+        return os.path.join(environment.project, client.project_file)
+    if client.name == "openclaw" and (named := environment.environ.get("OPENCLAW_CONFIG_PATH")):
+        return named
+    applications = environment.environ.get("XDG_CONFIG_HOME") or ".config"
+    if environment.platform == "darwin":
+        applications = "Library/Application Support"
+    folder = environment.environ.get(client.variable) or client.folder or applications
+    return os.path.join(environment.home, folder, client.file)
 
 
 def entry_for(client: Client, command: ServerCommand, project: str | None = None) -> dict[str, Any]:
