@@ -27,7 +27,6 @@ from kept.errors import UsageError
 from kept.notes.history.line_changes import diff_versions
 from kept.notes.history.note_change import NoteChange
 from kept.notes.history.note_history import NoteHistory
-from kept.notes.history.undo import UndoResult
 
 SHORT_ID = 8
 _STRUCK = "~~"
@@ -161,7 +160,11 @@ def undo_command(options: Globals, /, changes: tuple[str, ...], dry_run: bool, y
         plan = memory.history.undo(changes or None, author=author, dry_run=True, **filters)
         lines = change_lines(memory.history, plan.changes)
         if plan.changes and not dry_run and not yes:
-            _ask(lines, len(plan.changes))
+            if not sys.stdin.isatty():
+                hint = "Add --yes, or see what it does with --dry-run."
+                raise UsageError("An undo changes notes and asks first.", hint=hint)
+            echo("\n".join(lines), err=True)
+            require_consent(f"Take back {plural(len(plan.changes), 'change')}?")
         is_final = dry_run or not plan.changes
         result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
     if options.as_json:
@@ -174,27 +177,13 @@ def undo_command(options: Globals, /, changes: tuple[str, ...], dry_run: bool, y
         echo("Kept changed nothing that could be taken back.")
         echo("'kept history' lists changes by other programs, too; 'kept undo ID' takes one of them back.")
     elif dry_run:
-        _show_undone(lines, result)
+        echo("\n".join([*lines, ""]))
+        for step in result.steps:
+            before = step.after if step.was else step.before
+            echo(colour_diff(diff_versions(before, step.after, step.was or step.path, step.path)))
     else:
         ids = " ".join(entry.id[:SHORT_ID] for entry in result.recorded)
         changed = ", ".join(style(step.path, fg="cyan") for step in result.steps)
         echo(f"Took back {plural(len(result.changes), 'change')} in {changed or 'no note'}.")
         if ids:
             echo(style(f"To take that back: kept undo {ids}", dim=True), err=True)
-
-
-def _ask(lines: list[str], count: int) -> None:
-    if not sys.stdin.isatty():
-        raise UsageError("An undo changes notes and asks first.", hint="Add --yes, or see what it does with --dry-run.")
-    for line in lines:
-        echo(line, err=True)
-    require_consent(f"Take back {plural(count, 'change')}?")
-
-
-def _show_undone(lines: list[str], result: UndoResult) -> None:
-    for line in lines:
-        echo(line)
-    echo()
-    for step in result.steps:
-        before = step.after if step.was else step.before
-        echo(colour_diff(diff_versions(before, step.after, step.was or step.path, step.path)))

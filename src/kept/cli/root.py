@@ -297,7 +297,8 @@ def run() -> NoReturn:
     except click.exceptions.Exit as exc:
         sys.exit(exc.exit_code)
     except KeptError as exc:
-        _show_traceback(debug=debug)
+        if debug:
+            _show_traceback()
         fail(exc.code, exc.message, exc.hint, exc.exit_code, as_json=as_json)
     except click.exceptions.NoArgsIsHelpError as exc:
         echo(exc.message, err=True)
@@ -312,7 +313,8 @@ def run() -> NoReturn:
         _discard_output()
         sys.exit(0)
     except Exception as exc:  # noqa: BLE001  (the last resort: one line and an exit code instead of a traceback)
-        _show_traceback(debug=debug)
+        if debug:
+            _show_traceback()
         _fail_unexpectedly(exc, as_json=as_json)
     sys.exit(0)
 
@@ -328,6 +330,13 @@ def _fail_unexpectedly(exc: Exception, *, as_json: bool) -> NoReturn:
     fail("internal", message, hint, UNEXPECTED, as_json=as_json)
 
 
+def _show_traceback() -> None:
+    """Print the traceback in one write: a secret that is written in parts would not be redacted."""
+    import traceback
+
+    echo(traceback.format_exc(), err=True, nl=False)
+
+
 def _usage_hint(error: click.UsageError) -> str:
     context = error.ctx
     if context is None:
@@ -337,14 +346,6 @@ def _usage_hint(error: click.UsageError) -> str:
     if isinstance(error, click.NoSuchOption) and takes_text:
         hint += f" If '{error.option_name}' is not an option, put '--' before it."
     return hint
-
-
-def _show_traceback(*, debug: bool) -> None:
-    """Print the traceback, with --debug, in one write: a secret that is written in parts would not be redacted."""
-    if debug:
-        import traceback
-
-        echo(traceback.format_exc(), err=True, nl=False)
 
 
 def _discard_output() -> None:

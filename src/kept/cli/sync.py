@@ -173,10 +173,7 @@ class GitSync:
             return "is hidden or private"
         if entry and (not entry.mode.startswith("100") or entry.size > self._max_bytes):
             return f"is a link, a submodule, or larger than {self._max_bytes:,} bytes"
-        return "" if self.workspace.layout == "vault" or self._is_note(path) else "is no note"
-
-    def _is_note(self, path: str) -> bool:
-        return self.workspace.is_own_note(path)
+        return "" if self.workspace.layout == "vault" or self.workspace.is_own_note(path) else "is no note"
 
     def _report(self, path: str, reason: str) -> None:
         self.report.problems.append(Problem(printable_line(path), reason))
@@ -193,7 +190,7 @@ class GitSync:
         names = "\n".join(f"{self.git.root}/{path}" for path in paths)
         notes = zip(paths, self._scratch.store("--stdin-paths", stdin=os.fsencode(names)), strict=True)
         changed = {path: TreeEntry("100644", oid) for path, oid in notes if path not in tree or oid != tree[path].oid}
-        own = [path for path in tree if self._is_note(path) and not self._find_refusal(path, tree[path])]
+        own = [path for path in tree if self.workspace.is_own_note(path) and not self._find_refusal(path, tree[path])]
         removed = {path for path in own if not os.path.lexists(f"{self.git.root}/{path}")}
         if len(removed) > _MANY_REMOVED and not tree.keys() & paths:
             raise SyncRefused(f"All {len(removed):,} notes are gone here.", hint="If that is right, use 'git rm'.")
@@ -272,7 +269,7 @@ class GitSync:
             current = documents.read(path).data
         if current == new:
             return True
-        if current != expected and self._is_note(path):
+        if current != expected and self.workspace.is_own_note(path):
             return False
         if current != expected:
             self._report(path, "is no note and has changes that are not committed; not written here")

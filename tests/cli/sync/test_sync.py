@@ -54,20 +54,6 @@ def test_a_note_that_init_has_just_made_gives_way(pair):
     assert "10 December" in desk.read("MEMORY.md")
 
 
-def test_a_daily_note_gets_the_lines_of_both(pair):
-    desk, road = pair
-    desk.write("memory/2026-11-18.md", "# Wednesday\n")
-    settle(pair)
-    desk.write("memory/2026-11-18.md", "# Wednesday\n\n## 09:00\n\nThe desk wrote.\n")
-    road.write("memory/2026-11-18.md", "# Wednesday\n\n## 09:05\n\nThe road wrote.\n")
-    desk.sync()
-    assert road.sync().conflicts == []
-    desk.sync()
-    assert desk.files() == road.files()
-    entries = {entry.strip() for entry in desk.read("memory/2026-11-18.md").split("## ")}
-    assert entries == {"# Wednesday", "09:00\n\nThe desk wrote.", "09:05\n\nThe road wrote."}
-
-
 def test_daily_notes_of_a_vault_are_known_by_its_own_pattern(tmp_path):
     pair = connect_machines(tmp_path, "desk", "road", workspace_layout="vault")
     for machine in pair:

@@ -53,7 +53,7 @@ _RECORD_ENDINGS = (".jsonl", ".json", ".md", ".damaged", ".torn")
 _DELETED = ".jsonl.deleted-"
 _DERIVED = re.compile(r"\.sqlite|\.lock$|\.tmp$|^qmd-|^watcher-", re.IGNORECASE)
 _SECRET = re.compile(r"token|secret|credential|password|\.env\b|^env$|api.?key", re.IGNORECASE)
-_UNFINISHED = ("forgetting.json",)
+_UNFINISHED = "forgetting.json"
 """Journal of a forget that was interrupted: it has the words in clear, and belongs to this machine."""
 _MAX_RECORD_DEPTH = 4
 
@@ -109,10 +109,8 @@ def is_agent_record(parts: tuple[str, ...]) -> bool:
         return False
     if parts[0] == ATTACHMENTS:
         return len(parts) == 2 and STORED_NAME.fullmatch(name) is not None
-    if parts[0] in _UNFINISHED:
-        return False
     is_record = name.endswith(_RECORD_ENDINGS) or _DELETED in name
-    return is_record and (parts[0] == "sessions" or not _SECRET.search(name))
+    return is_record and parts[0] != _UNFINISHED and (parts[0] == "sessions" or not _SECRET.search(name))
 
 
 # the manifest

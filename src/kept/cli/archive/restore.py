@@ -106,10 +106,6 @@ class _FileAction:
     action: Action
     reason: str = ""
 
-    @property
-    def path(self) -> str:
-        return os.path.join(self.folder, self.member.path)
-
 
 def restore_archive(
     path: str, *, home: str, workspace: str | None = None, with_settings: bool = True, check: bool = False
@@ -146,7 +142,7 @@ def restore_archive(
         created=manifest.created,
         agents=tuple(RestoredAgent(known.name, workspaces[known.notes]) for known in manifest.agents),
         counts={action: counts[action] for action in get_args(Action)},
-        kept=tuple(Problem(utf8_safe(item.path), item.reason) for item in left),
+        kept=tuple(Problem(utf8_safe(os.path.join(item.folder, item.member.path)), item.reason) for item in left),
         settings=outcome,
         removed_settings=manifest.removed_settings if outcome == "restored" else (),
     )

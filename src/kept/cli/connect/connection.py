@@ -52,13 +52,10 @@ class Change:
         return "created" if self.before is None else "removed" if self.after is None else "changed"
 
     def diff(self) -> Iterator[str]:
-        return difflib.unified_diff(
-            _lines(self.before),
-            _lines(self.after),
-            self.path if self.before is not None else os.devnull,
-            self.path if self.after is not None else os.devnull,
-            lineterm="",
-        )
+        sides = (self.before, self.after)
+        before, after = (os.devnull if raw is None else self.path for raw in sides)
+        old, new = ((raw or b"").decode("utf-8", "replace").splitlines() for raw in sides)
+        return difflib.unified_diff(old, new, before, after, lineterm="")
 
 
 class Connection:
@@ -167,7 +164,3 @@ def _write(change: Change) -> None:
         sync_folder(os.path.dirname(path))
     except OSError as exc:
         raise WriteFailed(f"{path}: could not be removed ({exc.strerror}).", hint="Check its permissions.") from exc
-
-
-def _lines(raw: bytes | None) -> list[str]:
-    return (raw or b"").decode("utf-8", "replace").splitlines()
