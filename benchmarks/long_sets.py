@@ -1,18 +1,34 @@
 """Sets of long notes, made from sets of short ones.
 
 `SET:split` has the same notes, in passages of a hundred tokens: the words of a question are then in several passages.
-`SET:join` joins ten notes to one, those of one folder if ids have folders. `SET:articles` cuts the long files of a set
-into articles of 8,000 characters. A question is answered by the note that has the answer.
+`SET:join` joins ten notes to one, those of one folder if ids have folders. `SET:articles` cuts long files beside a set,
+`corpora/GROUP.md`, into articles of 8,000 characters; each question of such a set has ``spans``, the characters of the
+group's file that answer it. A question is answered by the note that has the answer.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import random
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
+from pathlib import Path
 
-from kept.server.bench.sets import BenchDocument, BenchQuery, BenchSet, Relevance, read_set, sample
+from kept.config import Config
+from kept.server.bench.sets import (
+    QUERIES,
+    AnswerUnit,
+    BenchDocument,
+    BenchGroup,
+    BenchQuery,
+    BenchSet,
+    Relevance,
+    lay_out,
+    read_set,
+    sample,
+)
 
 JOINED_NOTES, ARTICLE_CHARS, SPLIT_TOKENS = 10, 8_000, 100
 _SEED = 5
@@ -26,7 +42,7 @@ def read_long_set(text: str, *, notes: int, questions: int) -> tuple[BenchSet, d
     folder, _, kind = text.rpartition(":")
     bench = read_set(folder)
     if kind == "articles":
-        return _name(cut_into_articles(bench, questions), kind), {}
+        return _name(cut_into_articles(bench, folder, questions), kind), {}
     bench = _shrink(bench, notes, questions)
     if kind == "join":
         return _name(join(bench), kind), {}
@@ -71,16 +87,49 @@ def _follow(relevant: Relevance, note_of: dict[str, str]) -> Relevance:
     )
 
 
-def cut_into_articles(bench: BenchSet, questions: int) -> BenchSet:
+Spans = dict[str, list[tuple[int, int]]]
+"""First and last character of each answer, by question."""
+
+
+def read_files(folder: str) -> tuple[dict[str, str], Spans]:
+    """Return the long files beside a set by group, and where in them each question is answered."""
+    files = {path.stem: path.read_bytes().decode() for path in sorted(Path(folder, "corpora").glob("*.md"))}
+    with open(os.path.join(folder, QUERIES), encoding="utf-8") as queries:
+        rows = [json.loads(line) for line in queries if line.strip()]
+    return files, {row["id"]: [(start, end) for start, end in row["spans"]] for row in rows}
+
+
+def cut_into_articles(bench: BenchSet, folder: str, questions: int) -> BenchSet:
+    files, spans = read_files(folder)
     documents = [
         BenchDocument(_article(name, at), text[at : at + ARTICLE_CHARS])
-        for name, text in bench.files.items()
+        for name, text in files.items()
         for at in range(0, len(text), ARTICLE_CHARS)
     ]
     queries = _answerable(bench, questions)
     groups = {query.id: query.group for query in bench.queries}
-    relevant = {query.id: dict.fromkeys(_articles(groups[query.id], query.spans), 1.0) for query in queries}
-    return replace(bench, documents=tuple(documents), queries=queries, relevant=Relevance(relevant), files={})
+    relevant = {query.id: dict.fromkeys(_articles(groups[query.id], spans[query.id]), 1.0) for query in queries}
+    return replace(bench, documents=tuple(documents), queries=queries, relevant=Relevance(relevant))
+
+
+def lay_out_files(bench: BenchSet, folder: str, config: Config, place: str) -> tuple[dict[str, BenchGroup], Relevance]:
+    """Write each long file as a note, and return the groups with the lines of the answers, and what is relevant."""
+    files, spans = read_files(folder)
+    notes = replace(bench, documents=tuple(BenchDocument(name, text, name) for name, text in files.items()))
+    groups, relevant = {}, Relevance({})
+    for name, group in lay_out(notes, config, place).items():
+        asked = {query.id: spans[query.id] for query in bench.queries if query.group == name}
+        units = {span: AnswerUnit(f"{name}:{span}", _lines(files[name], *span)) for span in chain(*asked.values())}
+        groups[name] = replace(group, units={path: tuple(units.values()) for path in group.units})
+        relevant |= {query: {units[span].document: 1.0 for span in wanted} for query, wanted in asked.items()}
+    return groups, relevant
+
+
+def _lines(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the first and last line of an answer."""
+    answer = text[start:end].strip()
+    first = text.count("\n", 0, text.index(answer, start)) + 1
+    return first, first + answer.count("\n")
 
 
 def _articles(name: str, spans: Iterable[tuple[int, int]]) -> set[str]:

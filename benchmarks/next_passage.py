@@ -15,12 +15,13 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.long_sets import lay_out_files
 from kept.config import load_config
 from kept.search import pipeline
 from kept.search.reordering import lift_neighbours
 from kept.search.weights import BESIDE_BETTER_SHARE
 from kept.server.bench.measurement import QueryRunner, evaluate
-from kept.server.bench.sets import BenchSet, lay_out, read_set, sample
+from kept.server.bench.sets import BenchSet, read_set, sample
 
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 HITS = 14
@@ -30,12 +31,13 @@ Recalls = dict[float, list[tuple[float, ...]]]
 """Recall at 10 and 5 of each question, by share."""
 
 
-def measure(bench: BenchSet, limit: int | None) -> dict[str, Recalls]:
+def measure(bench: BenchSet, folder: str, limit: int | None) -> dict[str, Recalls]:
     """Return the recalls by file."""
-    queries = sample(tuple(query for query in bench.queries if query.id in bench.relevant), limit)
+    queries = sample(bench.queries, limit)
     by_file: dict[str, Recalls] = {}
     with tempfile.TemporaryDirectory() as home:
-        for name, group in lay_out(bench, load_config(home=home, environ={}).config, home).items():
+        groups, relevant = lay_out_files(bench, folder, load_config(home=home, environ={}).config, home)
+        for name, group in groups.items():
             recalls = by_file[name] = {share: [] for share in SHARES}
             runner = QueryRunner(group)
             with runner.memory as memory:
@@ -43,7 +45,7 @@ def measure(bench: BenchSet, limit: int | None) -> dict[str, Recalls]:
                 for query in (query for query in queries if query.group == name):
                     for share in SHARES:
                         pipeline.lift_neighbours = partial(lift_neighbours, share=share)
-                        figures = evaluate(runner.ask(query, max_results=HITS), bench.relevant[query.id])
+                        figures = evaluate(runner.ask(query, max_results=HITS), relevant[query.id])
                         recalls[share].append(tuple(figures[column] for column in COLUMNS))
     return by_file
 
@@ -75,4 +77,4 @@ if __name__ == "__main__":
     parser.add_argument("set")
     parser.add_argument("--queries", type=int, default=None, help="maximum number")
     options = parser.parse_args()
-    report(measure(read_set(options.set), options.queries))
+    report(measure(read_set(options.set), options.set, options.queries))

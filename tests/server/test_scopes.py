@@ -83,7 +83,8 @@ def test_every_tool_does_what_the_table_says_and_an_unknown_one_is_refused():
 
 
 def test_every_command_does_what_the_table_says():
-    assert by_act((dispatcher.act_of(Inbound("m", f"/{name} x")), name) for name in dispatcher.NAMES) == COMMANDS
+    names = re.findall(r"^/([a-z]+)", dispatcher.HELP, re.MULTILINE)
+    assert by_act((dispatcher.act_of(Inbound("m", f"/{name} x")), name) for name in names) == COMMANDS
 
 
 def by_act(ways: Iterable[tuple[Act, str]]) -> dict[Act, set[str]]:
@@ -242,6 +243,8 @@ def test_the_token_of_a_person_sees_what_the_person_sees(server, tokens):
     assert server.call(ada, "memory_get", path=path)["isError"]
     assert "bob" in str(server.call(admin, "memory_list", maxResults=50))
     assert "bob" not in str(server.call(ada, "memory_list", maxResults=50))
+    assert "error" in server.ask(ada, "resources/read", {"uri": f"kept://notes/{path}"}).text
+    assert "bob" not in server.ask(ada, "resources/list").text
 
 
 def test_the_token_of_a_person_speaks_for_that_person_only(server, tokens):

@@ -45,7 +45,6 @@ ASKED = [{"id": "q1", "text": "heron"}]
         (ONE, [{"id": "q1", "text": " "}], "", "queries.jsonl, line 1: 'text' is missing"),
         (ONE, [{"id": "q1", "text": "x", "date": "May"}], "", "'date' is not a time"),
         (ONE, [{"id": "q1", "text": "x", "group": "g"}], "", "query 'q1' names the group 'g'"),
-        (ONE, [{"id": "q1", "text": "x", "spans": [[3, 1]]}], "", "a span ends before it begins"),
         ([{**ONE[0], "group": "g"}], ASKED, "", "query 'q1' names no group"),
         (ONE, ASKED, "q2\td1\t1\n", "qrels.tsv, line 2: there is no query 'q2'"),
         (ONE, ASKED, "q1\td9\t1\n", "qrels.tsv, line 2: there is no document 'd9'"),
@@ -98,21 +97,6 @@ def test_no_id_of_a_set_is_indexed_or_in_a_name(tmp_path):
         for name in ("quetzal", "narwhal", "okapi", "tapir", "zebu", "axolotl"):
             assert not any(hit.text_score for hit in memory.search(name, min_score=0.0))
             assert not any(name in str(path.relative_to(tmp_path)) for path in (tmp_path / "laid").rglob("*"))
-
-
-def test_of_a_long_line_the_piece_that_is_shown_has_to_hold_the_answer(tmp_path):
-    line = " ".join(f"word{n}" for n in range(900))
-    text = f"{line} The heron ate the goldfish. {line}"
-    start = text.index("The heron")
-    queries = [{"id": "q1", "text": "heron goldfish", "group": "long", "spans": [[start, start + 27]]}]
-    folder = write_set(tmp_path / "set", [{"id": "d", "text": "x", "group": "long"}], queries)
-    (folder / "corpora").mkdir()
-    (folder / "corpora" / "long.md").write_text(text, encoding="utf-8", newline="")
-    group = laid_out(read_set(str(folder)), tmp_path)["long"]
-    with Memory(group.config, embedder=FakeEmbedder()) as memory:
-        hits = memory.search("heron goldfish", min_score=0.0, max_results=50).hits
-    assert [bool(group.returned_hit(hit).documents) for hit in hits] == ["heron" in hit.snippet for hit in hits]
-    assert any(group.returned_hit(hit).documents for hit in hits)
 
 
 def test_the_threshold_is_applied_to_the_score_that_the_curve_looks_at(tmp_path):

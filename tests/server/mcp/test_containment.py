@@ -105,4 +105,6 @@ def test_the_server_refuses_it(client, notes):
     for name in ("dots", "link", "pipe"):
         answer = client.call("memory_get", path=uri_of(paths[name]))
         assert answer["isError"], name
-        assert SECRET not in str(answer)
+        resource = client.ask("resources/read", {"uri": uri_of(paths[name])})
+        assert resource["error"]["code"] == -32602, name
+        assert SECRET not in str((answer, resource))

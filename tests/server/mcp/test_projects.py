@@ -99,6 +99,10 @@ def test_nothing_else_tells_of_another_project(agent, workspace):
     listed = call(agent, "memory_list")
     assert "otter/plan.md" in listed
     assert "badger" not in listed
+    resources = json.dumps(agent.ask("resources/list")["result"])
+    assert "otter/plan.md" in resources
+    assert "badger" not in resources
+    assert "error" in agent.ask("resources/read", {"uri": "kept://notes/" + SECRET})
 
 
 def test_conversations_of_another_project_are_not_listed(agent, home, clones):

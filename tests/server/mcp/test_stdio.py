@@ -27,7 +27,7 @@ def test_it_says_who_it_is_and_what_it_is_for(start):
     greeting = start().greet()
     assert greeting["serverInfo"]["name"] == "kept"
     assert "memory_search" in greeting["instructions"]
-    assert set(greeting["capabilities"]) == {"tools"}
+    assert set(greeting["capabilities"]) == {"tools", "resources"}
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18"])
@@ -87,9 +87,26 @@ def test_without_a_workspace_it_serves_and_says_what_to_do(start, tmp_path, home
     result = client.call("memory_search", query="x")
     assert result["isError"]
     assert "kept init" in text_of(result)
+    assert client.ask("resources/list")["result"]["resources"] == []
     (tmp_path / "nowhere/memory").mkdir(parents=True)
     assert not client.call("memory_write", text="Now there is one.").get("isError")
     assert "Now there is one." in text_of(client.call("memory_search", query="now there is one"))
+
+
+def test_notes_are_resources_page_by_page_and_each_whole(client, notes):
+    for number in range(600):
+        (notes / f"memory/n{number:04}.md").touch()
+    long = "\n".join(f"line {number} " + "x" * 200 for number in range(2_000))
+    write_file(notes / "memory/long.md", long + "\n")
+    first = client.ask("resources/list")["result"]
+    rest = client.ask("resources/list", {"cursor": first["nextCursor"]})["result"]
+    uris = {resource["name"]: resource["uri"] for resource in first["resources"] + rest["resources"]}
+    assert len(uris) == len(first["resources"]) + len(rest["resources"]) == 604
+    for name in ("memory/long.md", '"memory/über tee & kaffee.md"'):
+        (content,) = client.ask("resources/read", {"uri": uris[name]})["result"]["contents"]
+        assert content["text"] + "\n" == (notes / name.strip('"')).read_text()
+    templates = client.ask("resources/templates/list")["result"]["resourceTemplates"]
+    assert [template["uriTemplate"] for template in templates] == ["kept://notes/{+path}"]
 
 
 # what a client may do wrong

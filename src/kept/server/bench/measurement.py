@@ -64,7 +64,7 @@ def measure_set(
     with tempfile.TemporaryDirectory(prefix="kept-bench-") as folder:
         groups = lay_out(bench, config, folder)
         index, embedder, failures = _index(bench.name, groups, embedder, progress)
-        texts = [*bench.files.values()] or [document.text for document in bench.documents]
+        texts = [document.text for document in bench.documents]
         most = hits_to_ask_for(sum(map(estimate_tokens, texts)), sum(map(len, texts)), index["chunks"])
         hits, degraded = ask_all(groups, queries, max_results=most, embedder=embedder, tick=tick)
         others = {}
@@ -77,7 +77,7 @@ def measure_set(
         "kept": summarise(queries, hits, relevant),
         **others,
         "categories": by_category(queries, hits, relevant),
-        "documents": len(bench.files) or len(bench.documents),
+        "documents": len(bench.documents),
         "queries": len(queries),
         "unjudged": sum(query.answerable and query.id not in relevant for query in queries),
         "asked_for": most,

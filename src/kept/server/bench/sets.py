@@ -14,8 +14,8 @@ import datetime as dt
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from kept.base.durable import make_private_folder
@@ -31,9 +31,6 @@ from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
-LONG_FILES = "corpora"
-"""Folder of long files, one for each group. The answers of queries are ``spans`` of characters in them."""
-
 _UNANSWERABLE = ("adversarial", "unanswerable")
 _UNANSWERABLE_ENDING = "_abs"
 
@@ -62,7 +59,6 @@ class BenchQuery:
     group: str = ""
     date: dt.datetime | None = None
     """Date at which it is asked, for the boost of recent hits."""
-    spans: tuple[tuple[int, int], ...] = ()
 
     @property
     def answerable(self) -> bool:
@@ -79,8 +75,6 @@ class BenchSet:
     documents: tuple[BenchDocument, ...]
     queries: tuple[BenchQuery, ...]
     relevant: Relevance
-    files: dict[str, str] = field(default_factory=dict)
-    """Long texts by group. Each replaces the documents of its group."""
 
 
 def sample(items: Sequence[Item], size: int | None) -> Sequence[Item]:
@@ -98,7 +92,6 @@ def read_set(folder: str) -> BenchSet:
     documents = _read_rows(os.path.join(folder, CORPUS), _make_document)
     queries = _read_rows(os.path.join(folder, QUERIES), _make_query)
     _check_groups(folder, documents, queries)
-    files = _read_long_files(folder, queries)
     query_ids = {query.id for query in queries}
     document_ids = {document.id for document in documents}
     relevant = _read_qrels(os.path.join(folder, QRELS), query_ids, document_ids)
@@ -106,8 +99,7 @@ def read_set(folder: str) -> BenchSet:
         name=os.path.basename(os.path.abspath(folder)),
         documents=documents,
         queries=queries,
-        relevant=_span_relevance(folder, queries, files) if files else relevant,
-        files=files,
+        relevant=relevant,
     )
 
 
@@ -152,7 +144,6 @@ def _make_query(tree: dict[str, Any]) -> BenchQuery:
         category=_optional(tree, "category") or "",
         group=_optional(tree, "group") or "",
         date=_time(tree, "date"),
-        spans=_spans(tree.get("spans") or []),
     )
 
 
@@ -191,16 +182,6 @@ def _time(tree: Mapping[str, Any], name: str) -> dt.datetime | None:
         raise ValueError(f"'{name}' is not a time such as 2026-03-14T15:09:00") from None
 
 
-def _spans(value: Any) -> tuple[tuple[int, int], ...]:
-    try:
-        spans = tuple((int(start), int(end)) for start, end in value)
-    except (TypeError, ValueError):
-        raise ValueError("'spans' is not a list of [start, end]") from None
-    if any(start < 0 or end <= start for start, end in spans):
-        raise ValueError("a span ends before it begins")
-    return spans
-
-
 def _check_groups(folder: str, documents: tuple[BenchDocument, ...], queries: tuple[BenchQuery, ...]) -> None:
     groups = {document.group for document in documents}
     for query in queries:
@@ -235,33 +216,6 @@ def _parse_judgement(line: str, where: str) -> tuple[str, str, float]:
         raise BenchSetInvalid(f"{where}: expected a query, a document and a number, separated by tabs.") from None
 
 
-def _read_long_files(folder: str, queries: tuple[BenchQuery, ...]) -> dict[str, str]:
-    """Return the long files by group, if every query has spans in one."""
-    if not os.path.isdir(os.path.join(folder, LONG_FILES)) or not all(query.spans for query in queries):
-        return {}
-    files: dict[str, str] = {}
-    for group in sorted({query.group for query in queries}):
-        path = os.path.join(folder, LONG_FILES, f"{os.path.basename(group)}.md")
-        try:
-            with open(path, encoding="utf-8", newline="") as file:
-                files[group] = file.read()
-        except (OSError, UnicodeDecodeError):
-            raise BenchSetInvalid(f"{path}: cannot be read, but queries have spans in it.") from None
-    return files
-
-
-def span_id(group: str, span: tuple[int, int]) -> str:
-    return f"{group}:{span[0]}-{span[1]}"
-
-
-def _span_relevance(folder: str, queries: tuple[BenchQuery, ...], files: Mapping[str, str]) -> Relevance:
-    for query in queries:
-        if any(end > len(files[query.group]) for _, end in query.spans):
-            where = os.path.join(folder, QUERIES)
-            raise BenchSetInvalid(f"{where}: query '{query.id}' has a span after the end of its file.")
-    return {query.id: {span_id(query.group, span): 1.0 for span in query.spans} for query in queries}
-
-
 # on disk
 
 _CHANNEL, _PERSON = "chat", "1"
@@ -287,13 +241,11 @@ class ReturnedHit:
 
 @frozen
 class AnswerUnit:
-    """A document or a span that can answer a query, and its lines in a file."""
+    """A document that can answer a query, and its lines in a file."""
 
     document: str
     lines: tuple[int, int] | None = None
     """First and last line; None if the file is the document and a hit anywhere in it counts."""
-    text: str = ""
-    """Set if lines are not enough: a hit may be a piece of a long line."""
 
 
 @frozen
@@ -324,23 +276,7 @@ def threshold_score(hit: Hit) -> float:
 
 
 def _covers(hit: Hit, unit: AnswerUnit) -> bool:
-    if unit.lines is None:
-        return True
-    if not (hit.start_line <= unit.lines[0] and unit.lines[1] <= hit.end_line):
-        return False
-    # Pieces of a long line all cite that line; the snippet shows which piece a hit is.
-    return not unit.text or hit.start_line < hit.end_line or _share_shown(unit.text, hit.snippet) >= 0.5
-
-
-def _share_shown(text: str, snippet: str) -> float:
-    """Return the share of a text that is in a snippet, which may start or end inside the text."""
-    shown = snippet.removeprefix("…").removesuffix("…").strip()
-    if text in shown or shown in text:
-        return min(1.0, len(shown) / len(text))
-    for size in range(len(text) - 1, 0, -1):
-        if shown.startswith(text[-size:]) or shown.endswith(text[:size]):
-            return size / len(text)
-    return 0.0
+    return unit.lines is None or hit.start_line <= unit.lines[0] <= unit.lines[1] <= hit.end_line
 
 
 def lay_out(bench: BenchSet, config: Config, folder: str) -> dict[str, BenchGroup]:
@@ -352,12 +288,7 @@ def lay_out(bench: BenchSet, config: Config, folder: str) -> dict[str, BenchGrou
     for number, (name, documents) in enumerate(by_group.items(), start=1):
         group_config = _group_config(config, os.path.join(folder, str(number)))
         make_private_folder(os.path.join(group_config.workspace, MEMORY_FOLDER))
-        if name in bench.files:
-            spans = {span for query in bench.queries if query.group == name for span in query.spans}
-            units = _write_long_file(group_config, name, bench.files[name], spans)
-            groups[name] = BenchGroup(group_config, units, None)
-        else:
-            groups[name] = _write_group(group_config, documents)
+        groups[name] = _write_group(group_config, documents)
     return groups
 
 
@@ -392,34 +323,14 @@ def _write_note(config: Config, document: BenchDocument) -> str:
     It is named by a hash, so that notes are not indexed in the order of the set: in one public set the answers come
     first, and the first note wins a tie.
     """
-    cited = f"{MEMORY_FOLDER}/{_opaque(document.id)}.md"
+    digest = hashlib.sha256(document.id.encode("utf-8", "replace")).hexdigest()
+    cited = f"{MEMORY_FOLDER}/{digest[:16]}.md"
     path = os.path.join(config.workspace, cited)
-    _write(path, document.text)
+    with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
+        file.write(document.text)
     if document.timestamp:
         os.utime(path, (document.timestamp.timestamp(),) * 2)
     return cited
-
-
-def _opaque(name: str) -> str:
-    return hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:16]
-
-
-def _write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
-        file.write(text)
-
-
-def _write_long_file(
-    config: Config, name: str, text: str, spans: Iterable[tuple[int, int]]
-) -> dict[str, tuple[AnswerUnit, ...]]:
-    cited = f"{MEMORY_FOLDER}/{_opaque(name)}.md"
-    _write(os.path.join(config.workspace, cited), text)
-    units = []
-    for start, end in sorted(spans):
-        answer = text[start:end].strip()
-        first = text.count("\n", 0, text.index(answer, start)) + 1
-        units.append(AnswerUnit(span_id(name, (start, end)), (first, first + answer.count("\n")), answer))
-    return {cited: tuple(units)}
 
 
 # transcripts

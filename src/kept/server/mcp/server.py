@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -27,18 +27,26 @@ from pydantic import ValidationError
 
 from kept import __version__
 from kept.agent.tools.tool_definitions import TOOLS, Tool
+from kept.agent.tools.tool_text import NOTES, from_uri, show_name, uri_of
 from kept.agent.tools.toolbox import FORGET_TOOL, run_forget
 from kept.base.limits import utf8_safe_tree
 from kept.base.net.serving import GRANT
 from kept.base.timings import timed
-from kept.errors import KeptError, UsageError
+from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.notes.scan import scan_workspace
 
 if TYPE_CHECKING:
     from kept.agent.tools.toolbox import Toolbox, ToolOutcome
     from kept.base.grants import Act, Grant
+    from kept.memory import Memory
     from kept.server.live import LiveIndex
 
 Context = ServerRequestContext[Any, Any]
+T = TypeVar("T")
+
+PAGE = 500
+"""Notes per page."""
+MIME_TYPE = "text/markdown"
 
 _INSTRUCTIONS = (
     "Kept is long-term memory: notes, daily logs and past conversations that outlive this one. "
@@ -88,6 +96,9 @@ class MemoryServer:
             + (_PROJECT_INSTRUCTIONS.format(project) if project else ""),
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
         )
 
     def toolbox(self) -> Toolbox:
@@ -165,6 +176,61 @@ class MemoryServer:
             log.exception("tool %s failed", name)
             return error_outcome(KeptError(f"Unexpected error: {type(exc).__name__}."))
 
+    # notes as resources
+
+    async def _read(self, ctx: Context, read: Callable[[Memory], T]) -> T:
+        """Read from the memory as the token of a request sees it."""
+        grant = self._grant(ctx)
+        try:
+            return await anyio.to_thread.run_sync(
+                lambda: read(toolbox_of(self.toolbox(), grant).memory), abandon_on_cancel=True
+            )
+        except KeptError as exc:
+            raise MCPError(exc.jsonrpc, f"{exc.message} {exc.hint}".strip(), {"code": exc.code}) from exc
+
+    async def _list_resources(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        after = from_uri(params.cursor or "") if params else ""
+        rest = [path for path in await self._read(ctx, list_notes) if path > after]
+        resources = [
+            types.Resource(uri=uri_of(path), name=show_name(path), mime_type=MIME_TYPE) for path in rest[:PAGE]
+        ]
+        cursor = resources[-1].uri if len(rest) > PAGE else None
+        return types.ListResourcesResult(resources=resources, next_cursor=cursor)
+
+    async def _list_templates(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        template = types.ResourceTemplate(uri_template=NOTES + "{+path}", name="note", mime_type=MIME_TYPE)
+        return types.ListResourceTemplatesResult(resource_templates=[template])
+
+    async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        text = await self._read(ctx, lambda memory: read_resource(memory, params.uri))
+        contents = types.TextResourceContents(uri=params.uri, text=text, mime_type=MIME_TYPE)
+        return types.ReadResourceResult(contents=[contents])
+
+
+def list_notes(memory: Memory) -> list[str]:
+    """Return the paths of the notes in order. Without a workspace there are none."""
+    if not os.path.isdir(memory.workspace.root):
+        return []
+    scan = scan_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes)
+    return sorted(file.path for file in scan.files if memory.visible.sees_note(file.path))
+
+
+def read_resource(memory: Memory, uri: str) -> str:
+    """Return the whole text of a note, by the same checks as for the paths of tools."""
+    if not uri.startswith(NOTES):
+        raise NoteNotFound(f"{uri}: there is no such resource.", hint=f"URIs begin with {NOTES}.")
+    texts: list[str] = []
+    start: int | None = 1
+    while start is not None:
+        passage = memory.read(from_uri(uri), start=start, lines=1_000_000)
+        texts.append(passage.text)
+        start = passage.next_from
+    return "\n".join(texts)
+
 
 def _client_of(ctx: Context) -> str | None:
     """Return the name of the calling program, for the history of notes, or else that of its token."""
@@ -191,7 +257,7 @@ def _tool(tool: Tool) -> types.Tool:
     )
 
 
-# what a token allows
+# what a token allows. Resources only read, which every token may.
 
 
 def act_of(tool: Tool) -> Act:
