@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kept.base.records import NearFact, is_fact_list
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MAX_FACT_CHARS = 400
 """A longer text is not one fact."""
-_MAX_NEAR = 3
 _MAX_LINES, _MAX_OTHER_LINES = 10, 2
 """Lines that are compared, of the note itself or long-term memory, and of any other note."""
 _MANY_WORDS = 4
@@ -72,7 +71,7 @@ def match_notes(
     near: list[NearFact] = []
     for path in dict.fromkeys(paths):
         try:
-            note = workspace.read(workspace.locate(path), max_bytes=max_bytes).text
+            note = workspace.read(path, max_bytes=max_bytes).text
         except WorkspaceError:
             continue
         is_log = daily.find_day(path) is not None
@@ -93,9 +92,3 @@ def _may_be_near(text: str, note: str, *, path: str) -> list[int]:
     shares = [(sum(word in line for word in known), number) for number, line in enumerate(note.split("\n"), 1)]
     shares = [item for item in shares if item[0] and item[0] + named >= least]
     return [number for _, number in sorted(shares, reverse=True)[: _MAX_OTHER_LINES if path else _MAX_LINES]]
-
-
-def sort_near(near: Sequence[NearFact]) -> list[NearFact]:
-    """Return the nearest facts, repetitions first."""
-    order = ("repeats", "changes", "restates")
-    return sorted(near, key=lambda fact: order.index(fact.relation))[:_MAX_NEAR]

@@ -14,7 +14,7 @@ from kept.base.digest import digest_bytes
 from kept.base.values import frozen
 from kept.errors import KeptError, StorageConflict
 from kept.notes.history.note_change import Author, ChangeKind, NoteChange
-from kept.notes.history.note_history import NoteHistory
+from kept.notes.history.note_history import NoteHistory, last_state, state_after
 from kept.storage.contract import ABSENT, Change, Move, Remove, Write, version_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,13 @@ class HistoryRecorder:
         lines: list[NoteChange] = []
         changes: list[NoteChange] = []
         for edit in edits:
+            path = edit.was or edit.path
             old, new = (None if content is None else digest_bytes(content) for content in (edit.before, edit.after))
+            known = history.find_last(path)
+            # Another program has written the note, or it is older than the history.
+            if (known or old) and not any(state_after(change, path) == old for change in known):
+                kind: ChangeKind = "by_hand" if known else "baseline"
+                lines.append(history.new_change(path, last_state(known, path), old, kind=kind))
             change = replace(
                 history.new_change(edit.path, old, new, kind=edit.kind, by=self.by),
                 why=self.why,
@@ -72,7 +78,7 @@ class HistoryRecorder:
                 undoes=edit.undoes,
                 part_of=changes[-1].id if edit.is_part and changes else None,
             )
-            lines += [*history.plan_unknown(edit.was or edit.path, edit.before), change]
+            lines.append(change)
             changes.append(change)
         contents = [content for edit in edits for content in (edit.before, edit.after) if content is not None]
         return changes, history.plan(lines, contents, end)

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kept.base.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
@@ -15,7 +14,7 @@ from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, StorageConflict
 from kept.notes.daily import DailyNotes, find_daily, get_daily_notes
-from kept.notes.fact_match import find_near_facts, match_notes, may_be_fact, sort_near
+from kept.notes.fact_match import find_near_facts, match_notes, may_be_fact
 from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
 from kept.notes.note_text import decode, encoding_of
 from kept.notes.workspace import (
@@ -36,8 +35,9 @@ if TYPE_CHECKING:
 
 DEFAULT_LINES = 200
 MAX_PASSAGE_CHARS = 60_000
-Comparison = Callable[[str, str, int], list[NearFact]]
-"""Function that compares a text with a note, by its path and text, and with MEMORY.md."""
+_MAX_NEAR = 3
+_RELATIONS = ("repeats", "changes", "restates")
+"""In the order in which lines are told of."""
 Also = Callable[[Sequence["NoteChange"]], Sequence[Change]]
 """Function that returns what else to commit, for the changes that the history gets."""
 _NAME_HINT = "Use letters, digits, spaces and punctuation, for example memory/ideas.md."
@@ -118,16 +118,17 @@ class NoteWriter:
         if not text.strip():
             raise EmptyNote("There is nothing to remember.")
         self.workspace.require()
-        compare = None
-        if not addition.again and may_be_fact(text):
-            compare = partial(find_near, self.workspace, text, folder=addition.folder, known=near)
-        return self.plan_append(text, to, folder=addition.folder, compare=compare)
+        known = near if not addition.again and may_be_fact(text) else None
+        return self.plan_append(text, to, folder=addition.folder, known=known)
 
-    def plan_append(self, text: str, to: str, *, folder: str | None, compare: Comparison | None = None) -> NotePlan:
+    def plan_append(
+        self, text: str, to: str, *, folder: str | None, known: Iterable[NearFact] | None = None
+    ) -> NotePlan:
         """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
 
         With ``folder``, that of a project or a person, these are the log and MEMORY.md in it, and a name without a
-        folder is a note there.
+        folder is a note there. ``known`` has lines of other notes that the text repeats or seems to change; None stands
+        for a text that is not compared with any.
         """
         heading = opening = ""
         if to == "daily":
@@ -147,11 +148,20 @@ class NoteWriter:
             path = _writable(self.workspace, f"{folder}/{to}" if is_plain_name else to)
         if self.by_tool:
             require_tool_may_write(self.workspace, path, to)
-        return self._plan_entry(path, text, opening=opening, heading=heading, compare=compare)
+        return self._plan_entry(path, text, opening=opening, heading=heading, folder=folder, known=known)
 
-    def _plan_entry(self, path: str, text: str, *, opening: str, heading: str, compare: Comparison | None) -> NotePlan:
-        """Append a text, set apart from the text before it. If ``compare`` finds the same line in a note, nothing is
-        written, and that line is returned."""
+    def _plan_entry(
+        self,
+        path: str,
+        text: str,
+        *,
+        opening: str,
+        heading: str,
+        folder: str | None,
+        known: Iterable[NearFact] | None,
+    ) -> NotePlan:
+        """Append a text, set apart from the text before it. If a note has the same line, nothing is written, and that
+        line is returned."""
         try:
             raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
         except NoteNotFound:
@@ -162,7 +172,7 @@ class NoteWriter:
         half = "\r".encode(codec)
         is_half_ended = old.endswith(half)
         before, _ = decode(old.removesuffix(half))
-        near = tuple(compare(path, before, self.max_bytes)) if compare else ()
+        near = () if known is None else self._find_near(path, text, before, folder, known)
         # A note that the caller named gets the line even if another note has it.
         if near and near[0].relation == "repeats" and (heading or near[0].path == path):
             return NotePlan(Written(near[0].path, near[0].start_line, near[0].end_line, is_new=False, near=near))
@@ -177,28 +187,17 @@ class NoteWriter:
         written = Written(path, first, first + entry.count("\n"), near=near)
         return NotePlan(written, (NoteEdit(path, raw, old + data, "add"),))
 
-
-def find_near(
-    workspace: Workspace,
-    text: str,
-    path: str,
-    before: str,
-    max_bytes: int,
-    *,
-    folder: str | None = None,
-    known: Iterable[NearFact] = (),
-) -> list[NearFact]:
-    """Return the lines of a note, and of long-term memory, that a text repeats or seems to change.
-
-    ``known`` are those that the caller found in other notes.
-    """
-    daily = get_daily_notes(workspace)
-    near = find_near_facts(text, before, path, is_log=daily.find_day(path) is not None, is_own=True)
-    names = [_memory_name(workspace), *([f"{folder}/MEMORY.md"] if folder else [])]
-    others = [name for name in names if name != path]
-    near += match_notes(workspace, text, others, max_bytes=max_bytes, is_own=True)
-    near += [fact for fact in known if fact.citation not in {other.citation for other in near}]
-    return sort_near(near)
+    def _find_near(
+        self, path: str, text: str, before: str, folder: str | None, known: Iterable[NearFact]
+    ) -> tuple[NearFact, ...]:
+        """Return the nearest lines of a note, of long-term memory and of what the caller knows, repetitions first."""
+        is_log = get_daily_notes(self.workspace).find_day(path) is not None
+        near = find_near_facts(text, before, path, is_log=is_log, is_own=True)
+        names = [_memory_name(self.workspace), *([f"{folder}/MEMORY.md"] if folder else [])]
+        others = [name for name in names if name != path]
+        near += match_notes(self.workspace, text, others, max_bytes=self.max_bytes, is_own=True)
+        near += [fact for fact in known if fact.citation not in {other.citation for other in near}]
+        return tuple(sorted(near, key=lambda fact: _RELATIONS.index(fact.relation))[:_MAX_NEAR])
 
 
 def _memory_name(workspace: Workspace) -> str:

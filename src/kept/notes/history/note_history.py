@@ -145,17 +145,6 @@ class NoteHistory:
     ) -> NoteChange:
         return NoteChange(new_id(), utc_text(self.clock.now()), path, kind, before, after, by or Author())
 
-    def plan_unknown(self, path: str, content: bytes | None) -> list[NoteChange]:
-        """Return the change to record if the history does not know a note as it is now.
-
-        Then another program has written the note, or the note is older than the history.
-        """
-        known = self.find_last(path)
-        digest = None if content is None else digest_bytes(content)
-        if any(state_after(change, path) == digest for change in known) or (not known and content is None):
-            return []
-        return [self.new_change(path, last_state(known, path), digest, kind="by_hand" if known else "baseline")]
-
     def plan(self, changes: Sequence[NoteChange], contents: Iterable[bytes], expected_end: LogPosition) -> list[Change]:
         """Return what to commit for changes: the versions that are missing, and their lines at the end of the log."""
         planned: dict[str, Change] = {}

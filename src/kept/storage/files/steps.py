@@ -97,12 +97,12 @@ def decode_journal(raw: bytes) -> list[Step]:
     return steps
 
 
+@frozen
 class Steps:
     """Does steps in a root folder. The caller holds the lock of the storage."""
 
-    def __init__(self, root: str) -> None:
-        self.root = root
-        self._syncs_each = True
+    root: str
+    syncs_each: bool = True
 
     def run(self, steps: Sequence[Step]) -> None:
         """Do all steps or none."""
@@ -116,17 +116,17 @@ class Steps:
         # Not by a temporary file, which would stay, with the texts in it, if the process were killed before the rename.
         self._in_folder(JOURNAL, append_durably, journal)
         done: list[Step] = []
-        self._syncs_each = len(steps) <= _FEW
+        doing = Steps(self.root, syncs_each=len(steps) <= _FEW)
         try:
             for step in steps:
-                self._do(step, is_journaled=True)
+                doing._do(step, is_journaled=True)
                 done.append(step)
         except WorkspaceError as exc:  # also for a link that somebody has just put there
             if self._take_back(done):
                 raise
             hint = "Do not repeat the change: it is written down, and finished as soon as the disk allows it."
             raise WriteFailed(exc.message, hint=hint) from exc
-        if not self._syncs_each:
+        if not doing.syncs_each:
             os.sync()
         self._remove(JOURNAL)
 
@@ -202,7 +202,7 @@ class Steps:
         self.write(step.path, step.data, erase=step.erase, modified_ns=step.modified_ns)
 
     def write(self, path: str, data: bytes, *, erase: bool = False, modified_ns: int = 0) -> None:
-        act = replace_erasing if erase else partial(write_atomic, mtime_ns=modified_ns or None, sync=self._syncs_each)
+        act = replace_erasing if erase else partial(write_atomic, mtime_ns=modified_ns or None, sync=self.syncs_each)
         self._in_folder(path, act, data)
 
     def displace(self, data: bytes) -> None:
