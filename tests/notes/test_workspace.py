@@ -101,15 +101,6 @@ def test_symbolic_links_are_not_followed(memory, workspace, tmp_path):
     assert indexed(memory()) == {"memory/real.md"}
 
 
-def test_a_file_with_two_names_is_taken_once(memory, workspace):
-    write_file(workspace / "MEMORY.md", "x")
-    (workspace / "memory").mkdir()
-    # What MEMORY.md and memory.md are on a file system that ignores case.
-    os.link(workspace / "MEMORY.md", workspace / "memory.md")
-    os.link(workspace / "MEMORY.md", workspace / "memory/again.md")
-    assert indexed(memory(settings={EXTRA: ["memory", "MEMORY.md"]})) == {"MEMORY.md"}
-
-
 def test_what_is_named_like_a_note_and_is_no_file_is_passed_over(memory, workspace):
     write_file(workspace / "memory/folder.md/inner.md", "x")
     os.mkfifo(workspace / "memory/pipe.md")

@@ -194,8 +194,8 @@ class SourceReader:
                 if is_session:
                     files.append(_transcript_file(cited, absolute))
                 elif info := self.workspace.find(cited):
-                    # Another name of the same file may be indexed already, and a large file is a problem to report.
-                    if info.link_id or info.size > self.config.memory_search.max_file_bytes:
+                    # A large file is a problem to report.
+                    if info.size > self.config.memory_search.max_file_bytes:
                         return None
                     files.append(note_file(cited, absolute, info))
             except FileNotFoundError:

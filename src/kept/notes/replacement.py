@@ -20,10 +20,9 @@ from kept.errors import CitationMismatch, EmptyNote, UsageError
 from kept.notes.daily import get_daily_notes
 from kept.notes.facts import read_fact
 from kept.notes.line_edit import LineEdit, digest_of_lines, plan_line_edits, remove_lines, require_editable
-from kept.notes.note_commit import NoteEdit
 from kept.notes.note_text import decode
 from kept.notes.note_writer import Addition, NotePlan, NoteWriter
-from kept.notes.validity import Statement, format_marks, read_line, read_statements, strike_line
+from kept.notes.validity import Statement, format_marks, read_line, read_statements, split_marker, strike_line
 from kept.notes.workspace import is_persons_own, refusal, show_path
 
 _CITATION = r"(?P<path>.+?)(?:#L|:)(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?(?:@(?P<digest>[0-9a-f]{8}))?"
@@ -72,7 +71,9 @@ def plan_replacement(writer: NoteWriter, reference: FactReference, addition: Add
     path = require_editable(workspace, reference.path, by_tool=writer.by_tool)
     note = workspace.read(path, max_bytes=writer.max_bytes)
     old = find_fact(note.text, reference)
-    _require_other_words(old, text, reference)
+    if plain_fact(read_line(text).text).rstrip(".") == plain_fact(old.text).rstrip("."):
+        hint = "To change only its dates, edit the note."  # after a retry, it would replace itself
+        raise CitationMismatch(f"{reference.citation} says the same already, so nothing was written.", hint=hint)
     line, since = _with_marks(text, old, writer.now.date())
     lines = note.text.split("\n")[old.first_line - 1 : old.last_line]
     strike = LineEdit(
@@ -85,22 +86,11 @@ def plan_replacement(writer: NoteWriter, reference: FactReference, addition: Add
     written = replace(plan.written, replaced=strike.citation)
     if plan.written.path == path:
         # Lines are only appended, so those of the old fact are where they were.
-        return NotePlan(written, tuple(_strike_too(edit, strike) for edit in plan.edits))
+        ranges = {(strike.start_line, strike.end_line): strike.text}
+        (edit,) = plan.edits
+        return NotePlan(written, (replace(edit, after=remove_lines(edit.after or b"", ranges, path), kind="edit"),))
     (struck,) = plan_line_edits(workspace, [strike], max_bytes=writer.max_bytes)
     return NotePlan(written, (*plan.edits, replace(struck, is_part=True)))
-
-
-def _strike_too(edit: NoteEdit, strike: LineEdit) -> NoteEdit:
-    text = edit.after or b""
-    ranges = {(strike.start_line, strike.end_line): strike.text}
-    return replace(edit, after=remove_lines(text, ranges, edit.path), kind="edit")
-
-
-def _require_other_words(old: Statement, text: str, reference: FactReference) -> None:
-    """Raise UsageError if the new fact has the words of the old one, as after a retry: it would replace itself."""
-    if plain_fact(read_line(text).text).rstrip(".") == plain_fact(old.text).rstrip("."):
-        hint = "To change only its dates, edit the note."
-        raise CitationMismatch(f"{reference.citation} says the same already, so nothing was written.", hint=hint)
 
 
 def _plan_above(note: str, strike: LineEdit, old: Statement, line: str) -> tuple[list[LineEdit], Written]:
@@ -108,18 +98,16 @@ def _plan_above(note: str, strike: LineEdit, old: Statement, line: str) -> tuple
 
     If the note has the new line already, perhaps since a moment ago, that line gets the marks instead.
     """
+    lines = note.split("\n")
     words = read_fact(read_line(line).text).sequence
     for statement in read_statements(note):
-        is_other = statement.first_line != old.first_line and statement.kind == old.kind and statement.validity is None
-        if is_other and statement.first_line == statement.last_line and read_fact(statement.text).sequence == words:
-            at = statement.first_line
-            raw = note.split("\n")[at - 1]
-            text = _above(line, raw, statement).rstrip("\n")
-            replaced = strike.citation
-            return [strike, LineEdit(strike.path, at, at, digest_of_lines(raw), text)], Written(
-                strike.path, at, at, replaced=replaced
-            )
-    above = _above(line, note.split("\n")[old.first_line - 1], old)
+        at = statement.first_line
+        is_other = at != old.first_line and statement.kind == old.kind and statement.validity is None
+        if is_other and at == statement.last_line and read_fact(statement.text).sequence == words:
+            text = _above(line, lines[at - 1], statement).rstrip("\n")
+            edit = LineEdit(strike.path, at, at, digest_of_lines(lines[at - 1]), text)
+            return [strike, edit], Written(strike.path, at, at, replaced=strike.citation)
+    above = _above(line, lines[old.first_line - 1], old)
     shift = above.count("\n") + 1
     replaced = cite(strike.path, old.first_line + shift, old.last_line + shift)
     edit = replace(strike, text=f"{above}\n{strike.text}")
@@ -181,7 +169,7 @@ def _with_marks(text: str, old: Statement, today: dt.date) -> tuple[str, dt.date
 
 def plain_fact(text: str) -> str:
     """Return a fact on one line, without the marker of its list."""
-    return " ".join(re.sub(r"^\s*(?:>\s?)*(?:[-*+]|\d{1,9}[.)])?\s+(?:\[.\]\s+)?", "", f" {text}").split())
+    return " ".join(split_marker(text)[1].split())
 
 
 def old_value(old: str, new: str) -> str:
@@ -206,6 +194,4 @@ def _above(line: str, old_line: str, old: Statement) -> str:
     """Return a new line in the form of the old one: an item in the same list, or a paragraph of its own."""
     if old.kind == "text":
         return f"{line}\n"
-    marker = re.match(r"\s*(?:>\s?)*\s*(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?", old_line)
-    bare = re.sub(r"^(?:[-*+]|\d{1,9}[.)])\s+", "", line)
-    return f"{marker[0] if marker else ''}{bare}"
+    return f"{split_marker(old_line)[0]}{split_marker(line)[1]}"

@@ -38,7 +38,7 @@ class Scan:
 
 
 def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
-    """Return the notes of a workspace. Symbolic links are excluded, and a file with two names is listed once."""
+    """Return the notes of a workspace. Symbolic links are excluded."""
     finder = _NoteFinder(workspace, max_bytes)
     finder.find_own()
     for extra in workspace.extra_paths:
@@ -51,7 +51,6 @@ class _NoteFinder:
         self.workspace = workspace
         self.max_bytes = max_bytes
         self.files: dict[str, SourceFile] = {}
-        """By path, or by the id of a file with several names."""
         self.problems: list[Problem] = []
         self.folders: list[str] = []
 
@@ -136,7 +135,7 @@ class _NoteFinder:
             if size > self.max_bytes:
                 self.problem(cited, f"{size:,} bytes, more than the limit of {self.max_bytes:,}; not indexed")
                 continue
-            self.files.setdefault(info.link_id or cited, note_file(cited, absolute, info))
+            self.files.setdefault(cited, note_file(cited, absolute, info))
 
     def refuse(self, path: str, error: WorkspaceError) -> None:
         self.problem(path, error.message.partition(": ")[2].rstrip("."))

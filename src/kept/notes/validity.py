@@ -122,7 +122,7 @@ def read_line(line: str) -> MarkedLine:
     """Return a line without its marks, and what they say."""
     if len(line) > MAX_MARKED_CHARS or not may_be_marked(line):
         return MarkedLine(line, None)
-    indent, body = _split_marker(line)
+    indent, body = split_marker(line)
     struck = _struck(body.rstrip(_NOISE))
     if struck is not None:  # the marks may be struck through, too
         marks = _find_marks(struck)
@@ -141,7 +141,7 @@ def _as_struck(validity: Validity | None) -> Validity:
     return Validity(known.since, known.until, known.was, is_struck=True)
 
 
-def _split_marker(line: str) -> tuple[str, str]:
+def split_marker(line: str) -> tuple[str, str]:
     """Return the marker of a line with its indentation (of a list, a quotation, a task, a heading), and the rest."""
     match = _marker().match(line)
     end = match.end() if match else 0
@@ -304,7 +304,7 @@ def format_marks(*, since: dt.date | None = None, until: dt.date | None = None, 
 
 def strike_line(line: str, until: dt.date) -> str:
     """Return a line struck through, with the day on which it ended after what its marks said before."""
-    indent, body = _split_marker(line)
+    indent, body = split_marker(line)
     marks = _find_marks(body)
     text = body[: marks.text_end].strip().replace("~~", "")
     tail = body[marks.end :] if marks.validity else body[marks.text_end :]

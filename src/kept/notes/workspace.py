@@ -96,7 +96,8 @@ def refusal(shown: str) -> PathRefused:
 
 
 def _is_prompt(workspace: Workspace, name: str) -> bool:
-    """Return whether a note belongs to the person, by its own name or by another one of the same file."""
+    """Return whether a note belongs to the person, by its own name or by another one of the same file: AGENTS.md may be
+    a link to MEMORY.md, which Kept would not read, but other agents do."""
     is_same = workspace.storage.documents.is_same
     return is_persons_own(name) or any(is_same(name, own) for own in PERSONS_OWN)
 

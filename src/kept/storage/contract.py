@@ -45,8 +45,6 @@ class DocumentInfo(NamedTuple):
     modified_ns: int
     changed_ns: int = 0
     """Time of the last change, as the storage itself tells it: nobody can set it back."""
-    link_id: str = ""
-    """The same for all names of a file that has several; empty if it has one."""
 
 
 @frozen

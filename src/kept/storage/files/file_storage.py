@@ -254,9 +254,8 @@ def _flat_name(name: str) -> str:
 
 
 def _info(path: str, state: os.stat_result) -> DocumentInfo:
-    link_id = f"{state.st_dev}-{state.st_ino}" if state.st_nlink > 1 else ""
     mark = f"{state.st_ctime_ns}-{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
-    return DocumentInfo(path, mark, state.st_size, state.st_mtime_ns, state.st_ctime_ns, link_id)
+    return DocumentInfo(path, mark, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 def _log_info(name: str, state: os.stat_result, generation: int) -> LogInfo:
