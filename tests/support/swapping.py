@@ -125,7 +125,7 @@ def remove(place: Place, memory: Memory) -> str:
     cut = ForgetPlace("note", NOTE, f"{NOTE}#L2", "", digest_of("- keeper"), 2)
     plan = ForgetPlan(ForgetRequest(cut.citation), (cut,), Needles())
     outcome = Outcome()
-    Removal(memory.forgetting, ForgetOrder("1", memory.workspace.root, plan)).change_workspace(outcome)
+    Removal(memory.forgetting, ForgetOrder("1", memory.workspace.root, plan), outcome).change_workspace()
     return str(vars(outcome))
 
 

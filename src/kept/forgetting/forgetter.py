@@ -19,14 +19,13 @@ from kept.base.records import Hit
 from kept.base.values import frozen
 from kept.config import Config
 from kept.errors import ForgetFailed, KeptError, LockBusy
-from kept.forgetting.places import ForgetScope, find_keys
+from kept.forgetting.places import ForgetScope
 from kept.forgetting.plan import (
     JOURNAL,
     ForgetOrder,
     ForgetPlan,
     ForgetRequest,
     Outcome,
-    Place,
     read_journal,
     write_journal,
 )
@@ -134,23 +133,10 @@ class MemoryForgetting:
         return None if order is None else self._run(order, None, on_step)
 
     def _make_order(self, plan: ForgetPlan) -> ForgetOrder:
-        salt = os.urandom(16).hex()
-        keys = find_keys(self.config, self.agent, plan.places)
-        messages = (Place("inbox", key, key, "", "") for key in sorted(keys))
-        return ForgetOrder(
-            new_id(),
-            self.workspace.root,
-            replace(
-                plan,
-                places=_without_texts(plan.places),
-                asked=_without_texts((*plan.asked, *messages)),
-                kept=_without_texts((*plan.kept, *plan.candidates)),
-                candidates=(),
-            ),
-            salt,
-            hash_removed(salt, (place.text for place in plan.places)),
-            scope=self.view.folder if self.view.is_bound else None,
-        )
+        salt, scope = os.urandom(16).hex(), self.view.folder if self.view.is_bound else None
+        removed = hash_removed(salt, (place.text for place in plan.places))
+        plan = replace(plan, candidates=(), kept=(*plan.kept, *plan.candidates))
+        return ForgetOrder(new_id(), self.workspace.root, plan, salt, removed, scope)
 
     def _run(self, order: ForgetOrder, inbox: BlankInbox | None, on_step: OnStep) -> ForgetReceipt:
         on_step("hashes")
@@ -159,17 +145,16 @@ class MemoryForgetting:
         lines = map(normalise_line, map(utf8_safe, needles.lines))
         ForgottenText(self.agent).add(words, lines, self.clock.now(), scope=order.scope or "")
         before, outcome = order, Outcome()
-        for name, step in Removal(self, order, inbox).steps().items():
+        for name, step in Removal(self, order, outcome, inbox).steps().items():
             if name in order.done:
                 continue
             on_step(name)
-            own = Outcome()
+            missed = len(outcome.missed)
             try:
-                step(own)
+                step()
             except KeptError as exc:  # the others are still done, and this one is tried again by the next run
-                own.miss(exc.message)
-            outcome.add(own)
-            if own.is_complete:
+                outcome.missed.append(exc.message)
+            if len(outcome.missed) == missed:
                 order = replace(order, done=(*order.done, name))
                 write_journal(self.agent, order)
         on_step("search")
@@ -181,10 +166,6 @@ class MemoryForgetting:
         if receipt.is_finished:
             self.agent.commit([Erase(JOURNAL)])
         return receipt
-
-
-def _without_texts(places: Iterable[Place]) -> tuple[Place, ...]:
-    return tuple(replace(place, text="") for place in places)
 
 
 def _ignore_step(name: str) -> None:

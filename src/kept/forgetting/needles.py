@@ -102,23 +102,18 @@ def _phrase_patterns(phrase: str) -> list[str]:
 # bytes
 
 
-def byte_forms(text: str) -> frozenset[bytes]:
+def byte_forms(text: str) -> set[bytes]:
     """Return how a text may be stored: in each encoding and escaped as in JSON, in lower case as far as ASCII goes."""
     spelled = {text, text.lower(), text.upper(), text.title(), text.casefold()}
-    spelled |= {unicodedata.normalize(form, spelling) for spelling in spelled for form in ("NFC", "NFD")}
+    spelled = {unicodedata.normalize(form, spelling) for spelling in spelled for form in ("NFC", "NFD")} | spelled
     spelled |= {gap.join(spelling.split()) for spelling in spelled for gap in (" ", "\n", "\r\n")}
-    return frozenset(form.lower() for plain in spelled for form in _encodings(plain) if form)
-
-
-def _encodings(text: str) -> set[bytes]:
-    escaped = json.dumps(text)[1:-1]
-    readable = json.dumps(text, ensure_ascii=False)[1:-1]
-    forms = {escaped.encode(), json.dumps(escaped)[1:-1].encode()}
-    for plain in (text, readable):
-        forms.add(plain.encode("utf-8", "surrogatepass"))
-        forms |= {plain.encode(name, "surrogatepass") for name in ("utf-16-le", "utf-16-be")}
-    try:
-        forms.add(text.encode("latin-1"))
-    except UnicodeEncodeError:
-        pass
-    return forms
+    forms: set[bytes] = set()
+    for plain in filter(None, spelled):
+        escaped, readable = (json.dumps(plain, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))
+        forms |= {escaped.encode(), json.dumps(escaped)[1:-1].encode(), plain.encode("latin-1", "xmlcharrefreplace")}
+        forms |= {
+            form.encode(name, "surrogatepass")
+            for form in (plain, readable)
+            for name in ("utf-8", "utf-16-le", "utf-16-be")
+        }
+    return {form.lower() for form in forms}

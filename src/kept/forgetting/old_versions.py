@@ -15,7 +15,6 @@ from functools import lru_cache
 
 from kept.base.clock import new_id
 from kept.base.digest import digest_bytes
-from kept.base.values import frozen
 from kept.base.wording import plural
 from kept.errors import HistoryDamaged, KeptError
 from kept.forgetting.needles import Matcher
@@ -74,13 +73,6 @@ def find_in_history(notes: Storage, matcher: Matcher, known: Iterable[Place]) ->
 # scrubbing
 
 
-@frozen
-class _Line:
-    raw: bytes
-    old: NoteChange | None
-    """None for a line that cannot be read, which may have anything and goes."""
-
-
 class HistoryScrub:
     """Makes the changes of one commit that remove what an order forgets.
 
@@ -94,56 +86,48 @@ class HistoryScrub:
         self._matcher = Matcher(order.plan.needles)
         self._notes = notes
         self._by, self._time = by, time
-        self._ends: dict[str, LogPosition] = {}
-        self._logs: dict[str, list[_Line]] = {}
+        self._logs: dict[str, tuple[LogPosition, list[bytes]]] = {}
+        """End and lines of each log. The end is read first: a line that another process appends meanwhile makes the
+        commit fail."""
         for info in storage.logs.list(CHANGES):
-            # The end first: a line that another process appends meanwhile makes the commit fail.
-            self._ends[info.name] = storage.logs.end(info.name)
-            lines = (line.data for line in storage.logs.read(info.name))
-            self._logs[info.name] = [_Line(line, parse_change(line)) for line in lines]
-        changes = (line.old for lines in self._logs.values() for line in lines if line.old)
-        renames = [(change.time, change.path, change.was) for change in changes if change.was is not None]
-        self._renames = sorted(renames, reverse=True)
-        self._whole = self._with_earlier_names(order.paths("note", whole=True))
-        self._searched = self._with_earlier_names(order.paths("history"))
-        self._cuts: dict[str, list[Place]] = {}
-        # Only versions of the same note lose a line: others may have the same short one, and keep it.
-        for place in order.of_kind("note"):
-            for name in () if place.whole else self._with_earlier_names([place.path]):
-                self._cuts.setdefault(name, []).append(place)
+            end = storage.logs.end(info.name)
+            self._logs[info.name] = end, [line.data for line in storage.logs.read(info.name)]
+        changes = filter(None, (parse_change(line) for _, lines in self._logs.values() for line in lines))
+        renames = sorted(((c.time, c.path, c.was) for c in changes if c.was is not None), reverse=True)
+        self._places: dict[str, list[Place]] = {}
+        """Places in a note, by each name that it had. Only versions of the same note lose a line: others may have the
+        same short one, and keep it."""
+        for place in order.of_kind("note", "history"):
+            names = {place.path}
+            for _, path, was in renames:
+                names |= {was} if path in names else set()
+            for name in names:
+                self._places.setdefault(name, []).append(place)
         self._read_version = lru_cache(maxsize=64)(lambda digest: read_version(storage, digest))
         self._read_note = lru_cache(maxsize=64)(lambda path: storage.documents.read(path).data)
         self._digests: dict[tuple[str, str], str] = {}
         """Hash of each version after scrubbing, by its hash and the path of the note."""
-        self._new: dict[str, bytes] = {}
+        self._new: dict[str, Write] = {}
         self.is_left = False
         """True if a version still has it, which no passage explains."""
 
-    def _with_earlier_names(self, paths: Iterable[str]) -> set[str]:
-        """Return the paths of notes, with those that they had before they were renamed."""
-        names = set(paths)
-        for _, path, was in self._renames:
-            if path in names:
-                names.add(was)
-        return names
-
     def changes(self) -> list[Change]:
         """Return the changes. Many new versions are committed at once, before any line names them."""
-        affected = self._whole | self._searched | self._cuts.keys()
         new_lines: dict[str, list[bytes]] = {}
         last: dict[str, tuple[NoteChange, NoteChange, str]] = {}
-        for name, lines in self._logs.items():
+        for name, (_, lines) in self._logs.items():
             new_lines[name] = []
             for line in lines:
-                if (old := line.old) is None:
-                    continue
-                new = self._scrub_change(old) if old.path in affected or old.was in affected else old
-                new_lines[name].append(line.raw if new == old else format_change(new)[:-1])
+                old = parse_change(line)
+                if old is None:
+                    continue  # it may have anything
+                new = self._scrub_change(old) if {old.path, old.was} & self._places.keys() else old
+                new_lines[name].append(line if new == old else format_change(new)[:-1])
                 if old.path in self._notes and (old.path not in last or last[old.path][0].time <= old.time):
                     last[old.path] = old, new, name
         for path, (old, new, name) in last.items():
             new_lines[name] += self._forget_line(path, old, new)
-        return [*self._rewrites(new_lines), *self._writes()]
+        return [*self._rewrites(new_lines), *self._new.values()]
 
     def _forget_line(self, path: str, old: NoteChange, new: NoteChange) -> list[bytes]:
         """Return the line that says that a note lost something, if the history knows the note as it was before."""
@@ -155,22 +139,16 @@ class HistoryScrub:
         return [format_change(change)[:-1]]
 
     def _rewrites(self, new_lines: Mapping[str, list[bytes]]) -> Iterator[Change]:
-        digests = {
-            digest.decode() for lines in new_lines.values() for line in lines for digest in _DIGEST.findall(line)
-        }
-        named = set(map(version_path, digests))
+        digests = {digest for lines in new_lines.values() for line in lines for digest in _DIGEST.findall(line)}
+        named = {version_path(digest.decode()) for digest in digests}
         unnamed = [info.path for info in self._storage.documents.list(OBJECTS) if info.path not in named]
         yield from map(Erase, unnamed)
         for name, lines in new_lines.items():
-            if lines != [line.raw for line in self._logs[name]]:
-                yield Rewrite(name, lines, self._ends[name], erase=True)
+            end, old = self._logs[name]
+            if lines != old:
+                yield Rewrite(name, lines, end, erase=True)
             elif unnamed:  # no other process has named one of them meanwhile
-                yield Append(name, (), self._ends[name])
-
-    def _writes(self) -> list[Write]:
-        writes = [write_version(content) for content in self._new.values()]
-        self._new = {}
-        return writes
+                yield Append(name, (), end)
 
     # one change
 
@@ -190,15 +168,14 @@ class HistoryScrub:
 
     def _find_loss(self, change: NoteChange) -> Forgotten | None:
         """Return how much of what the change itself did is scrubbed. Other lines of the note do not count."""
-        old_path = change.was or change.path
-        try:
-            before, after = (
-                b"" if name is None else self._read_version(name) for name in (change.before, change.after)
-            )
-        except HistoryDamaged:
-            return "part"
-        left = _own_texts(self._scrub(before, old_path), self._scrub(after, change.path))
-        if _own_texts(before, after) == left:
+        paths, texts = (change.was or change.path, change.path), []
+        for digest in (change.before, change.after):
+            try:
+                texts.append(b"" if digest is None else self._read_version(digest))
+            except HistoryDamaged:
+                return "part"
+        left = _own_texts(*map(self._scrub, texts, paths))
+        if _own_texts(*texts) == left:
             return None
         return "part" if change.was is not None or any(map(bytes.strip, left)) else "all"
 
@@ -212,26 +189,28 @@ class HistoryScrub:
                 scrubbed = self._scrub(self._read_version(digest), path)
                 new = self._digests[digest, path] = digest_bytes(scrubbed)
                 if new != digest:
-                    self._new[new] = scrubbed
+                    self._new[new] = write_version(scrubbed)
             if len(self._new) >= _TOGETHER:
-                self._storage.commit(self._writes())
+                self._storage.commit([*self._new.values()])
+                self._new = {}
         return self._digests[digest, path]
 
     # texts
 
     def _scrub(self, data: bytes, path: str) -> bytes:
         """Return a version without what is forgotten. What is the note itself now stays as it is."""
-        if self._is_present(path, data):
+        places = self._places.get(path, [])
+        if not places or self._is_present(path, data):
             return data
-        if path in self._whole or (path in self._searched and self._matcher.has_words(name_words(path))):
+        is_searched = any(place.kind == "history" for place in places)
+        if any(place.whole for place in places) or (is_searched and self._matcher.has_words(name_words(path))):
             return b""
         text = decode(data)[0]
-        edits, _ = find_cuts(text, self._cuts.get(path, ()))
-        if path in self._searched:
-            for passage in matching_passages(text, self._matcher):
-                edits.setdefault((passage.start_line, passage.end_line), "")
+        edits, _ = find_cuts(text, [place for place in places if place.kind == "note"])
+        for passage in matching_passages(text, self._matcher) if is_searched else ():
+            edits.setdefault((passage.start_line, passage.end_line), "")
         scrubbed = remove_lines(data, edits, "") if edits else data
-        self.is_left = self.is_left or (path in self._searched and self._matcher.matches(decode(scrubbed)[0]))
+        self.is_left = self.is_left or (is_searched and self._matcher.matches(decode(scrubbed)[0]))
         return scrubbed
 
     def _is_present(self, path: str, data: bytes) -> bool:
@@ -244,7 +223,9 @@ class HistoryScrub:
 
     def _scrub_path(self, path: str) -> str:
         """Return the path of a note whose name is forgotten under another name, always the same."""
-        if path not in self._whole | self._searched or not self._matcher.matches(name_words(path)):
+        places = self._places.get(path, ())
+        is_note = any(place.whole or place.kind == "history" for place in places)
+        if not is_note or not self._matcher.matches(name_words(path)):
             return path
         renamed = f"forgotten-{digest_of(path)[:8]}{os.path.splitext(path)[1]}"
         return os.path.join(os.path.dirname(path), renamed)

@@ -73,30 +73,22 @@ def find_in_note(path: str, text: str, matcher: Matcher, *, is_person: bool = Fa
         return []
     places = []
     for passage in matching_passages(text, matcher):
-        new = take_out(passage.text, matcher.matches, is_property=passage.is_property)
-        is_list = new is not None and (is_person or passage.is_property)
-        place = note_place(path, passage.start_line, passage.text, text, new if is_list and new else "")
-        places.append(replace(place, is_property=passage.is_property))
+        may_stay = is_person or passage.is_property
+        new = take_out(passage.text, matcher.matches, is_property=passage.is_property) if may_stay else None
+        place = note_place(path, passage.start_line, passage.text, text)
+        places.append(replace(place, new=new or "", is_property=passage.is_property))
     return places
 
 
 def matching_passages(text: str, matcher: Matcher) -> list[NotePassage]:
-    passages = [passage for passage in split_passages(text) if matcher.matches(passage.text)]
-    lines = text.split("\n")
-    removed = {number for passage in passages for number in range(passage.start_line, passage.end_line + 1)}
-    rest = "\n".join("" if number in removed else line for number, line in enumerate(lines, 1))
-    if matcher.matches(rest):  # the words run over two passages
-        passages += _passages_between(rest, matcher)
-    return sorted(passages, key=lambda passage: passage.start_line)
-
-
-def _passages_between(text: str, matcher: Matcher) -> list[NotePassage]:
-    """Return all passages that touch a pair of neighbours which only match together."""
+    """Return the passages that match, and pairs of neighbours that only match together."""
     passages = split_passages(text)
-    joined = [
-        (left, right) for left, right in itertools.pairwise(passages) if matcher.matches(f"{left.text}\n{right.text}")
-    ]
-    return list({passage.start_line: passage for pair in joined for passage in pair}.values())
+    found = {passage.start_line: passage for passage in passages if matcher.matches(passage.text)}
+    rest = [passage for passage in passages if passage.start_line not in found]
+    for left, right in itertools.pairwise(rest):
+        if matcher.matches(f"{left.text}\n{right.text}"):
+            found |= {left.start_line: left, right.start_line: right}
+    return [found[line] for line in sorted(found)]
 
 
 def name_words(path: str) -> str:
@@ -104,29 +96,24 @@ def name_words(path: str) -> str:
     return words_of(os.path.basename(path))
 
 
-def note_place(path: str, start_line: int, text: str, note: str, new: str = "") -> Place:
+def note_place(path: str, start_line: int, text: str, note: str) -> Place:
     """Return the place of lines of a note, and how often it has them."""
     own, lines = text.split("\n"), note.split("\n")
     copies = sum(lines[at : at + len(own)] == own for at in range(len(lines) - len(own) + 1))
     citation = cite(path, start_line, start_line + len(own) - 1)
-    return Place("note", path, citation, text, digest_of(text), start_line, len(own), copies=copies, new=new)
+    return Place("note", path, citation, text, digest_of(text), start_line, len(own), copies=copies)
 
 
 def whole_note(path: str, text: str) -> Place:
     return Place("note", path, path, text, digest_of(text), 1, text.count("\n") + 1, whole=True)
 
 
-def find_made_of(text: str, path: str, forgotten: Callable[[str, int, int], bool]) -> list[Place]:
-    """Return the passages of a note that cite only transcript lines which are forgotten: facts made of them."""
-    places = []
-    for passage in split_passages(text) if "sessions/" in text else ():
-        cited = [
-            (match[1], int(match[2] or 1), int(match[3] or match[2] or 1_000_000_000))
-            for match in _CITED_LINES.finditer(passage.text)
-        ]
-        if cited and all(forgotten(*lines) for lines in cited):
-            places.append(note_place(path, passage.start_line, passage.text, text))
-    return places
+def cited_lines(text: str) -> list[tuple[str, int, int]]:
+    """Return the lines of transcripts that a text cites: path, first and last line."""
+    return [
+        (match[1], int(match[2] or 1), int(match[3] or match[2] or 1_000_000_000))
+        for match in _CITED_LINES.finditer(text)
+    ]
 
 
 # finding lines again, to remove them

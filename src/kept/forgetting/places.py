@@ -1,7 +1,7 @@
-"""Finds the places of something: one reader of texts for each kind of document and log. Reads only.
+"""The scan: walks all documents and logs of the workspace and of the agent, and finds the places of something.
 
 Records of Kept's own are data: only their fields with texts of people are looked at. Tokens, settings and usage are
-never changed: the receipt names those that still have it.
+never changed: the receipt names those that still have it. Reads only.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from kept.base.limits import as_dict, as_list, strict_json
+from kept.base.limits import as_dict, strict_json
 from kept.base.records import Hit, cite
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER
@@ -24,39 +24,34 @@ from kept.forgetting.needles import Matcher, Needles, words_of
 from kept.forgetting.old_versions import find_in_history
 from kept.forgetting.passages import find_in_note, name_words
 from kept.forgetting.plan import Place, digest_of
+from kept.notes.review_queue import ReviewQueue, item_path
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, is_persons_own
 from kept.search.memory_view import MemoryView
-from kept.sessions.entries import Entry, Message, SessionStart, StateEntry
+from kept.sessions.entries import Message, SessionStart, StateEntry
 from kept.sessions.forgotten_text import Matches, blank_line, blank_tree
+from kept.sessions.schedules.schedule_book import open_schedules
 from kept.sessions.spoken import find_utterance
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Position, Transcript, TranscriptLine, parse_line
-from kept.sessions.transcript_paths import CITED_FOLDER, is_transcript_citation
-from kept.storage.contract import Storage, is_log
+from kept.sessions.transcript import Transcript, TranscriptLine, parse_line
+from kept.sessions.transcript_paths import CITED_FOLDER
+from kept.storage.contract import LogLine, Storage, is_log
 from kept.storage.open import INBOX, open_agent
 from kept.storage.record_store import DAMAGED_ENDING
 
 LARGEST_NOTE = 1 << 28
 FORGET_STATE = "forget"
 """State of a session with a proposal of /forget, which has the query. It goes with the places that it names."""
-SCHEDULES, RECEIPTS = "schedules.json", "forget-receipts.jsonl"
-PROPOSALS, DISPLACED = ".kept/proposals/", ".kept/displaced/"
+RECEIPTS, DISPLACED = "forget-receipts.jsonl", ".kept/displaced/"
 _TEXTS = {
     INBOX: frozenset({"text", "sender", "metadata", "parts", "details", "error", "reason"}),
     RECEIPTS: frozenset({"citation", "path", "unreachable", "changed", "kept"}),
 }
-"""Fields of records that may have text of people. The others identify a record."""
-_PROPOSAL_TEXTS = ("text", "why", "replaces")
-_COMMAND = "/"
+"""Fields of records that may have text of people; the others identify a record. Of other logs, whole lines go."""
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 Wants = Callable[[TranscriptLine], bool]
 """Returns whether a line is to go as a whole, whatever its words."""
-
-
-def no_line(line: TranscriptLine) -> bool:
-    return False
 
 
 @frozen
@@ -71,14 +66,6 @@ class ForgetScope:
     by_tool: bool
     search: Callable[[str], Iterable[Hit]]
     """Finds passages for words that are nowhere."""
-
-    @property
-    def notes(self) -> Storage:
-        return self.workspace.storage
-
-    @property
-    def agent(self) -> Storage:
-        return self.sessions.transcripts.storage
 
     def sees_key(self, key: str) -> bool:
         viewer = self.view.viewer
@@ -101,15 +88,32 @@ class Findings:
 
 
 def find_everywhere(
-    scope: ForgetScope, matcher: Matcher, wants: Wants = no_line, *, is_person: bool = False
+    scope: ForgetScope,
+    matcher: Matcher,
+    wants: Wants | None = None,
+    *,
+    known: Iterable[Place] = (),
+    is_person: bool = False,
 ) -> Findings:
-    """Return the places of something in all documents and logs."""
+    """Return the places of something in all documents and logs, without what goes along with places known before."""
+    config, agent = scope.config, open_agent(scope.config)
     findings = Findings()
     _find_in_notes(scope, matcher, findings, is_person=is_person)
-    for transcript in all_transcripts(scope.config, scope.agent):
+    for transcript in all_transcripts(config, agent):
         if scope.view.sees(transcript.citation):
             find_in_transcript(transcript, findings, matcher, wants)
-    find_in_records(scope, matcher, findings)
+    known = (*known, *findings.places)
+    history = find_in_history(scope.workspace.storage, matcher, known)
+    findings.places += [place for place in history if scope.may_change(place.path)]
+    findings.places += _find_in_proposals(scope, matcher)
+    findings.places += (
+        Place("schedule", item.id, f"schedule {item.id} ({item.when})", item.text, digest_of(item.text))
+        for item in open_schedules(config).read().schedules
+        if matcher.matches(item.text) and scope.sees_key(item.to)
+    )
+    _find_in_inbox(scope, matcher, findings, {place.key for place in known})
+    if not scope.view.is_bound:  # nothing tells whose a text in such a record is
+        findings.places += _find_in_records(agent, scope.workspace.storage, matcher)
     return findings
 
 
@@ -128,15 +132,14 @@ def iter_notes(scope: ForgetScope) -> Iterator[NoteFile]:
     for file in scan_workspace(scope.workspace, max_bytes=LARGEST_NOTE).files:
         if scope.view.sees(file.path):
             with suppress(KeptError):  # the search through all bytes reports what it has
-                yield read_note(scope, file.absolute)
+                yield read_note(scope, file.path)
 
 
-def read_note(scope: ForgetScope, absolute: str) -> NoteFile:
-    path = scope.workspace.cite(absolute)
+def read_note(scope: ForgetScope, path: str) -> NoteFile:
     text = scope.workspace.read(path, max_bytes=LARGEST_NOTE).text
-    is_writable = not (scope.by_tool and is_persons_own(path))
+    is_writable = scope.may_change(path)
     try:
-        scope.workspace.require_own(absolute, path)
+        scope.workspace.require_own(path, path)
     except PathRefused:
         is_writable = False
     return NoteFile(path, text, is_writable)
@@ -165,36 +168,40 @@ def all_transcripts(config: Config, agent: Storage) -> list[Transcript]:
     return [Transcript(agent, prefix + name) for name in names if not name.startswith(".") and "/" not in name]
 
 
-def cited_transcript(config: Config, agent: Storage, citation: str) -> Transcript:
+def cited_transcript(config: Config, citation: str) -> Transcript:
     """Return a transcript that a place cites, also that of a deleted session."""
-    return Transcript(agent, config.paths.transcripts + citation.removeprefix(CITED_FOLDER))
+    return Transcript(open_agent(config), config.paths.transcripts + citation.removeprefix(CITED_FOLDER))
 
 
 def find_transcript(scope: ForgetScope, citation: str) -> Transcript:
     """Return a cited transcript. Raise SessionNotFound if there is none, or none that is visible."""
-    transcript = cited_transcript(scope.config, scope.agent, citation)
+    transcript = cited_transcript(scope.config, citation)
     transcript.find()
     if not scope.view.sees(citation):
         raise SessionNotFound(f"{citation}: there is no such transcript.")
     return transcript
 
 
-def find_in_transcript(transcript: Transcript, findings: Findings, matcher: Matcher, wants: Wants = no_line) -> None:
+def find_in_transcript(
+    transcript: Transcript, findings: Findings, matcher: Matcher, wants: Wants | None = None
+) -> None:
     """Find the lines that match or are wanted and say something, and the proposals of /forget that match."""
+    cited, key = transcript.citation, ""
     for raw in transcript.iter_raw():
-        if raw.number > 1 and wants is no_line and not matcher.may_match_raw(raw.raw):
+        if raw.number > 1 and wants is None and not matcher.may_match_raw(raw.raw):
             continue
         line = parse_line(raw)
-        body = line.content.body if isinstance(line.content, Entry) else None
+        body = getattr(line.content, "body", None)
+        if isinstance(body, SessionStart):
+            key = body.key
         is_proposal = isinstance(body, StateEntry) and body.name == FORGET_STATE
-        is_whole = not is_proposal and wants(line)
-        if blank_line(raw.raw, matcher.matches, whole=is_whole) == raw.raw:
-            continue
-        utterance, cited = find_utterance(line), transcript.citation
-        text = utterance.shown if utterance is not None else "(details of the conversation or of a tool call)"
-        place = Place("conversation", cited, cite(cited, raw.number, raw.number), text, digest_of(raw.raw), raw.number)
-        place = replace(place, whole=is_whole)
-        (findings.asked if is_proposal else findings.places).append(place)
+        is_whole = not is_proposal and wants is not None and wants(line)
+        if blank_line(raw.raw, matcher.matches, whole=is_whole) != raw.raw:
+            said = find_utterance(line)
+            text = said.shown if said else "(details of the conversation or of a tool call)"
+            citation, digest = cite(cited, raw.number, raw.number), digest_of(raw.raw)
+            place = Place("conversation", cited, citation, text, digest, raw.number, whole=is_whole, key=key)
+            (findings.asked if is_proposal else findings.places).append(place)
 
 
 def find_lines(scope: ForgetScope, citation: str, wants: Wants) -> list[Place]:
@@ -206,52 +213,99 @@ def find_lines(scope: ForgetScope, citation: str, wants: Wants) -> list[Place]:
 
 def spoken_texts(scope: ForgetScope, citation: str) -> list[str]:
     """Return what people and the agent say in a transcript, without tool results, which quote the notes."""
-    entries = (line.content for line in find_transcript(scope, citation).iter_lines())
-    bodies = (entry.body for entry in entries if isinstance(entry, Entry))
+    bodies = (getattr(line.content, "body", None) for line in find_transcript(scope, citation).iter_lines())
     return [body.text for body in bodies if isinstance(body, Message) and body.role != "tool"]
 
 
-def find_keys(config: Config, agent: Storage, places: Iterable[Place]) -> frozenset[str]:
-    """Return the keys of the conversations in which places are. Their messages in the inbox go with these."""
-    paths = {place.path for place in places if is_transcript_citation(place.path)}
-    starts = (next(cited_transcript(config, agent, path).iter_known(Position()), None) for path in paths)
-    entries = (parse_line(start).content for start in starts if start)
-    bodies = (entry.body for entry in entries if isinstance(entry, Entry))
-    return frozenset(body.key for body in bodies if isinstance(body, SessionStart))
-
-
-# everything else
-
-
-def find_in_records(scope: ForgetScope, matcher: Matcher, findings: Findings) -> None:
-    """Find the places in other files than notes and transcripts, except for what goes with those that were found."""
-    history = find_in_history(scope.notes, matcher, findings.places)
-    keys = find_keys(scope.config, scope.agent, findings.places)
-    findings.places += [place for place in history if scope.may_change(place.path)]
-    findings.places += _find_in_proposals(scope, matcher)
-    findings.places += _find_in_schedules(scope, matcher)
-    messages, commands = _find_in_inbox(scope.agent, matcher)
-    findings.places += [place for place in messages if place.path not in keys and scope.sees_key(place.path)]
-    findings.asked += [place for place in commands if scope.sees_key(place.path)]
-    if not scope.view.is_bound:  # nothing tells whose a text in such a record is
-        findings.places += _find_in_files(scope.agent, set_aside_names(scope.agent), matcher)
-        findings.places += _find_in_files(scope.notes, displaced_names(scope.notes), matcher)
+# records
 
 
 def _find_in_proposals(scope: ForgetScope, matcher: Matcher) -> Iterator[Place]:
-    """Yield the proposals of agents, and changes that wait for review, for notes that may be changed."""
+    """Yield the proposals of agents for notes that may be changed."""
     folder = f"{scope.view.folder}/" if scope.view.is_bound else ""
-    for info in scope.notes.documents.list(PROPOSALS):
-        with suppress(KeptError):
-            data = scope.notes.documents.read(info.path).data
-            fields = read_tree(data) or {"text": data.decode("utf-8", "replace")}
-            fields |= as_dict(fields.get("addition"))
-            private = fields.get("private")
-            notes = [str(fields.get("path", "")), *([f"{PRIVATE_FOLDER}/{private}/x.md"] if private else [])]
-            text = "\n\n".join(str(fields[name]) for name in _PROPOSAL_TEXTS if fields.get(name))
-            is_match = matcher.matches(text) or matcher.has_words(name_words(notes[0]))
-            if is_match and all(map(scope.may_change, notes)) and any(note.startswith(folder) for note in notes):
-                yield Place("proposal", info.path, info.path, text, digest_of(data))
+    for item in ReviewQueue(scope.config, scope.workspace, scope.sessions.clock).list().items:
+        private = item.addition.private
+        notes = [item.path, *([f"{PRIVATE_FOLDER}/{private}/x.md"] if private else [])]
+        text = "\n\n".join(filter(None, (item.addition.text, item.why, item.addition.replaces)))
+        is_match = matcher.matches(text) or matcher.has_words(name_words(item.path))
+        if is_match and all(map(scope.may_change, notes)) and any(note.startswith(folder) for note in notes):
+            path = item_path(item.id)
+            yield Place("proposal", path, path, text, digest_of(text))
+
+
+def _find_in_inbox(scope: ForgetScope, matcher: Matcher, findings: Findings, keys: set[str]) -> None:
+    """Find the conversations with a message that matches, and those that only have it in a command; without those with
+    some keys, whose messages go with the conversation."""
+    said: dict[str, Place] = {}
+    asked: dict[str, Place] = {}
+    for line, key in read_inbox(open_agent(scope.config)):
+        if scope.sees_key(key) and scrub_record(line.data, matcher, INBOX) != line.data:
+            is_command = str(read_tree(line.data).get("text", "/")).startswith("/")
+            citation = f"{INBOX} ({key})"
+            place = Place("inbox", key, citation, "messages that the gateway received", digest_of(key), key=key)
+            (asked if is_command else said)[key] = place
+    findings.places += (place for key, place in said.items() if key not in keys)
+    findings.asked += (place for key, place in asked.items() if key not in said)
+
+
+def read_inbox(agent: Storage) -> Iterator[tuple[LogLine, str]]:
+    """Yield the records of the inbox with the key of their conversation, empty for one that cannot be read."""
+    keys: dict[Any, str] = {}
+    for line in agent.logs.read(INBOX):
+        tree = read_tree(line.data)
+        run = tree.get("type"), str(tree.get("id"))
+        keys[run] = str(tree.get("key") or keys.get(run, ""))
+        yield line, keys[run]
+
+
+def _find_in_records(agent: Storage, notes: Storage, matcher: Matcher) -> Iterator[Place]:
+    """Yield the receipts, the records that were set aside, and bytes that a crash tore or that lost against another
+    program's, outside of conversations."""
+    files = [*(info.name for info in agent.logs.list()), *(info.path for info in agent.documents.list())]
+    aside = sorted(name for name in files if "/" not in name and name.endswith((RECEIPTS, DAMAGED_ENDING, ".torn")))
+    names = [(agent, name) for name in aside]
+    names += ((storage, info.path) for storage in (agent, notes) for info in storage.documents.list(DISPLACED))
+    for storage, name in names:
+        lines = read_lines(storage, name)
+        if any(scrub_record(line, matcher, name) != line for line in lines):
+            yield Place("record", name, name, "some of its lines", digest_of(b"\n".join(lines)))
+
+
+def read_lines(storage: Storage, name: str) -> list[bytes]:
+    """Return the lines of a log, or of a document; none if it is gone."""
+    if is_log(name):
+        return [line.data for line in storage.logs.read(name)]
+    try:
+        return storage.documents.read(name).data.splitlines()
+    except DocumentNotFound:
+        return []
+
+
+def scrub_record(line: bytes, matcher: Matcher, name: str) -> bytes:
+    """Return the line of a record without the texts that match, not longer than before; nothing if it goes whole."""
+    if not matcher.may_match_raw(line):
+        return line
+    tree, texts = read_tree(line), _TEXTS.get(name)
+    if not tree or texts is None:
+        text = json.dumps(tree, ensure_ascii=False) if tree else line.decode("utf-8", "replace")
+        return b"" if matcher.matches(text) else line
+    blanked = _blank_fields(tree, texts, matcher.matches)
+    if blanked == tree:
+        return line
+    new = json.dumps(blanked, separators=(",", ":"), ensure_ascii=line.isascii()).encode("utf-8", "replace")
+    return new if len(new) <= len(line) else b""
+
+
+def _blank_fields(tree: Any, names: frozenset[str], matches: Matches) -> Any:
+    """Return a tree without texts that match in fields with some names."""
+    if isinstance(tree, list):
+        return [_blank_fields(item, names, matches) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    return {
+        name: blank_tree(value, matches) if name in names else _blank_fields(value, names, matches)
+        for name, value in tree.items()
+    }
 
 
 def read_tree(data: bytes) -> dict[str, Any]:
@@ -260,99 +314,6 @@ def read_tree(data: bytes) -> dict[str, Any]:
         return as_dict(strict_json.decode(data.decode("utf-8")))
     except (ValueError, RecursionError):
         return {}
-
-
-def _find_in_schedules(scope: ForgetScope, matcher: Matcher) -> Iterator[Place]:
-    for item in schedules_in(read_document(scope.agent, SCHEDULES)):
-        name, when, text = (str(item.get(field, "")) for field in ("id", "when", "text"))
-        if name and matcher.matches(text) and scope.sees_key(str(item.get("to", ""))):
-            yield Place("schedule", name, f"schedule {name} ({when})", text, digest_of(text))
-
-
-def read_document(storage: Storage, path: str) -> bytes:
-    """Return the bytes of a document, none if there is no such document."""
-    try:
-        return storage.documents.read(path).data
-    except DocumentNotFound:
-        return b""
-
-
-def schedules_in(data: bytes) -> list[dict[str, Any]]:
-    return [item for item in as_list(read_tree(data).get("schedules")) if isinstance(item, dict)]
-
-
-def _find_in_inbox(agent: Storage, matcher: Matcher) -> tuple[list[Place], list[Place]]:
-    """Return a place for each conversation with a message that matches, and for each that only has it in a command."""
-    find_key = inbox_keys(agent)
-    said: dict[str, Place] = {}
-    asked: dict[str, Place] = {}
-    for line in agent.logs.read(INBOX):
-        if scrub_record(line.data, matcher, INBOX) != line.data:
-            tree = read_tree(line.data)
-            key = find_key(tree)
-            is_command = str(tree.get("text", _COMMAND)).startswith(_COMMAND)
-            found = asked if is_command else said
-            found[key] = Place("inbox", key, f"{INBOX} ({key})", "messages that the gateway received", digest_of(key))
-    return [*said.values()], [place for key, place in asked.items() if key not in said]
-
-
-def inbox_keys(agent: Storage) -> Callable[[dict[str, Any]], str]:
-    """Return a function that returns the key of a record's conversation, empty for a record that cannot be read."""
-    trees = (read_tree(line.data) for line in agent.logs.read(INBOX))
-    keys = {tree.get("id"): str(tree["key"]) for tree in trees if tree.get("type") == "run" and "key" in tree}
-    return lambda tree: str(tree.get("key") or keys.get(tree.get("id"), ""))
-
-
-def set_aside_names(agent: Storage) -> list[str]:
-    """Return the receipts, and the documents and logs with records that were set aside, outside of conversations."""
-    names = [*(info.name for info in agent.logs.list()), *(info.path for info in agent.documents.list())]
-    aside = (name for name in names if "/" not in name and name.endswith((DAMAGED_ENDING, ".torn")))
-    return [RECEIPTS, *sorted(aside), *displaced_names(agent)]
-
-
-def displaced_names(storage: Storage) -> list[str]:
-    """Return the documents with bytes that a crash tore, or that lost against another program's."""
-    return [info.path for info in storage.documents.list(DISPLACED)]
-
-
-def _find_in_files(storage: Storage, names: Iterable[str], matcher: Matcher) -> Iterator[Place]:
-    for name in names:
-        lines = read_lines(storage, name)
-        if any(scrub_record(line, matcher, name) != line for line in lines):
-            yield Place("record", name, name, "some of its lines", digest_of(b"\n".join(lines)))
-
-
-def read_lines(storage: Storage, name: str) -> list[bytes]:
-    """Return the lines of a log, or of a document."""
-    if is_log(name):
-        return [line.data for line in storage.logs.read(name)]
-    return read_document(storage, name).splitlines()
-
-
-def scrub_record(line: bytes, matcher: Matcher, name: str) -> bytes:
-    """Return the line of a record without the texts that match, not longer than before; nothing if it is no record."""
-    if not matcher.may_match_raw(line):
-        return line
-    tree = read_tree(line)
-    if not tree:
-        return b"" if matcher.matches(line.decode("utf-8", "replace")) else line
-    blanked = _blank_fields(tree, _TEXTS.get(name), matcher.matches)
-    if blanked == tree:
-        return line
-    new = json.dumps(blanked, separators=(",", ":"), ensure_ascii=line.isascii()).encode("utf-8", "replace")
-    return new if len(new) <= len(line) else b""
-
-
-def _blank_fields(tree: Any, names: frozenset[str] | None, matches: Matches) -> Any:
-    """Return a tree without texts that match in fields with some names, or in all."""
-    if isinstance(tree, list):
-        return [_blank_fields(item, names, matches) for item in tree]
-    if names is None or not isinstance(tree, dict):
-        return tree if names else blank_tree(tree, matches)
-    return {
-        name: blank_tree(value, matches) if name in names else _blank_fields(value, names, matches)
-        for name, value in tree.items()
-    }
 
 
 # files that came with messages

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal
 
@@ -73,6 +73,8 @@ class Place:
     """Text that takes the place of the lines: a list without one of its names."""
     is_property: bool = False
     """Lines of the front matter."""
+    key: str = ""
+    """Key of the conversation that it is in: its messages in the inbox go along."""
 
     def describe(self, chars: int) -> str:
         """Return what goes, in one line: the text, and what it becomes."""
@@ -198,7 +200,6 @@ class ForgetOrder:
     workspace: str
     """Folder of the notes. The work is finished only there: nobody has agreed to lose notes of another folder."""
     plan: ForgetPlan
-    """Its places are without their texts. Also those that go along are in ``asked``, such as messages in the inbox."""
     salt: str = ""
     sha256: str = ""
     """Salted hash of what is removed."""
@@ -214,30 +215,34 @@ class ForgetOrder:
         """Return the paths of the places of some kinds, or only of those that go as a whole."""
         return sorted({place.path for place in self.of_kind(*kinds) if place.whole or not whole})
 
+    @property
+    def keys(self) -> frozenset[str]:
+        """Return the keys of the conversations whose messages in the inbox go along."""
+        return frozenset(place.key for place in (*self.plan.places, *self.plan.asked) if place.key)
 
+
+@dataclass
 class Outcome:
     """What could not be removed."""
 
-    def __init__(self) -> None:
-        self.changed: list[str] = []
-        """Citations of places that changed since they were shown, and were left alone."""
-        self.unreachable: list[str] = []
-        self.is_complete = True
-        """False if a step has to be done again, for a reason in ``unreachable``."""
-
-    def miss(self, reason: str, *, again: bool = True) -> None:
-        self.unreachable.append(reason)
-        self.is_complete = self.is_complete and not again
-
-    def add(self, other: Outcome) -> None:
-        self.changed += other.changed
-        self.unreachable += other.unreachable
-        self.is_complete = self.is_complete and other.is_complete
+    changed: list[str] = field(default_factory=list)
+    """Citations of places that changed since they were shown, and were left alone."""
+    refused: list[str] = field(default_factory=list)
+    """Reasons that stay, such as a note that cannot be written back unchanged."""
+    missed: list[str] = field(default_factory=list)
+    """Reasons why a step has to be done again."""
 
 
 def write_journal(agent: Storage, order: ForgetOrder) -> None:
+    """Write what is to be done, and what is done. Texts of places stay out of it as far as they can."""
+    places, asked, kept = map(_without_texts, (order.plan.places, order.plan.asked, order.plan.kept))
+    order = replace(order, plan=replace(order.plan, places=places, asked=asked, kept=kept))
     tree = utf8_safe_tree({"version": _VERSION, **to_tree(order)})
     agent.commit([Write(JOURNAL, json.dumps(tree).encode() + b"\n", erase=True)])
+
+
+def _without_texts(places: Iterable[Place]) -> tuple[Place, ...]:
+    return tuple(replace(place, text="") for place in places)
 
 
 def read_journal(agent: Storage) -> ForgetOrder | None:

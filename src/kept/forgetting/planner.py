@@ -13,13 +13,12 @@ from kept.base.records import Hit, parse_citation
 from kept.base.visibility import private_folder_of
 from kept.errors import EmptyQuery, ForgetTooMuch, KeptError, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.forgetting.needles import Matcher, Needles, is_too_short
-from kept.forgetting.passages import find_made_of, note_place, split_passages, whole_note
+from kept.forgetting.passages import cited_lines, note_place, split_passages, whole_note
 from kept.forgetting.places import (
     Findings,
     ForgetScope,
     NoteFile,
     find_everywhere,
-    find_in_records,
     find_lines,
     iter_notes,
     read_note,
@@ -48,15 +47,20 @@ def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool =
     """
     match request:
         case ForgetRequest(None, str(session), None, None):
-            plan = _plan_whole(scope, request, [_find_session(scope, session)])
+            plan = _plan_places(scope, request, [_find_session(scope, session)])
         case ForgetRequest(None, None, None, int(before_ms)):
-            plan = _plan_before(scope, request, before_ms)
+            plan = _plan_places(scope, request, list(_find_before(scope, before_ms)))
         case ForgetRequest(None, None, str(words), None) | ForgetRequest(str(words), None, None, None):
             if not words.strip():
                 raise EmptyQuery("There is nothing to forget.", hint="Name words, a citation or a person.")
             if is_too_short(words) and not allow_all:
                 raise ForgetTooMuch(f"{words.strip()!r} is too short: it may be part of anything.")
-            plan = (_plan_query if request.person is None else _plan_person)(scope, request, words)
+            if request.person is not None:
+                plan = _plan_person(scope, request, words.strip())
+            elif cited := _find_cited(scope, words.strip()):
+                plan = _plan_places(scope, request, cited)
+            else:
+                plan = _plan_words(scope, request, words)
         case _:
             raise UsageError("Forget one thing at a time: words or a citation, a session, a person, or a time.")
     if len(plan.places) > MOST_PLACES and not allow_all:
@@ -64,54 +68,47 @@ def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool =
     return replace(plan, by_tool=scope.by_tool)
 
 
-# words and citations
+def _make_plan(
+    request: ForgetRequest, needles: Needles, places: Iterable[Place], candidates: Iterable[Place], found: Findings
+) -> ForgetPlan:
+    unreachable, asked = tuple(found.unreachable), tuple(found.asked)
+    return ForgetPlan(request, tuple(places), needles, unreachable, candidates=tuple(candidates), asked=asked)
 
 
-def _plan_query(scope: ForgetScope, request: ForgetRequest, query: str) -> ForgetPlan:
-    if cited := _find_cited(scope, query.strip()):
-        return _plan_whole(scope, request, cited, is_cited=True)
-    needles = Needles((query,))
-    findings = find_everywhere(scope, Matcher(needles))
-    candidates = () if findings.places or findings.unreachable else tuple(_find_like(scope, query))
-    return ForgetPlan(
-        request,
-        tuple(findings.places),
-        needles,
-        unreachable=tuple(findings.unreachable),
-        candidates=candidates,
-        asked=tuple(findings.asked),
-    )
+# words
+
+
+def _plan_words(scope: ForgetScope, request: ForgetRequest, words: str) -> ForgetPlan:
+    needles = Needles((words,))
+    found = find_everywhere(scope, Matcher(needles))
+    candidates = () if found.places or found.unreachable else _find_like(scope, words)
+    return _make_plan(request, needles, found.places, candidates, found)
 
 
 def _find_like(scope: ForgetScope, query: str) -> Iterator[Place]:
     """Yield the best passage of each of the best hits of a search."""
     words = set(normalise_words(query))
-
-    def count_common(place: Place) -> int:
-        return len(words & set(normalise_words(place.said)))
-
     hits: Iterable[Hit] = ()
     with suppress(KeptError):
         hits = list(scope.search(query))
     for hit in hits:
         with suppress(KeptError):
             is_said = hit.source == "sessions"
-            places = _lines_of(scope, hit.path, hit.start_line, hit.end_line) if is_said else _passages_of(scope, hit)
+            places = _find_said(scope, hit.path, hit.start_line, hit.end_line) if is_said else _passages_of(scope, hit)
             if places:
-                yield max(places, key=count_common)
-
-
-def _lines_of(scope: ForgetScope, citation: str, first: int, last: int) -> list[Place]:
-    return find_lines(scope, citation, lambda line: first <= line.number <= last)
+                yield max(places, key=lambda place: len(words & set(normalise_words(place.said))))
 
 
 def _passages_of(scope: ForgetScope, hit: Hit) -> list[Place]:
-    note = read_note(scope, scope.workspace.locate(hit.path))
+    note = _cited_note(scope, hit.path)
     return [
         note_place(note.path, passage.start_line, passage.text, note.text)
-        for passage in (split_passages(note.text) if note.is_writable else ())
+        for passage in split_passages(note.text)
         if hit.start_line <= passage.start_line <= hit.end_line and not passage.text.startswith("#")
     ]
+
+
+# places that are named: citations, notes, sessions, a time
 
 
 def _find_cited(scope: ForgetScope, text: str) -> list[Place]:
@@ -119,15 +116,19 @@ def _find_cited(scope: ForgetScope, text: str) -> list[Place]:
     cited = parse_citation(text)
     path, first, last = cited or (text, 1, _LAST_LINE)
     if is_transcript_citation(path):
-        places = _lines_of(scope, path, first, last)
+        places = _find_said(scope, path, first, last)
     elif cited:
-        places = _cited_lines(scope, path, first, last)
+        note = _cited_note(scope, path)
+        lines = note.text.split("\n")
+        body = "\n".join(lines[first - 1 : last])
+        body = body.rstrip("\n") if len(lines) < last else body  # a text ends with a line break, not with an empty line
+        places = [note_place(note.path, first, body, note.text)] if body.strip() else []
     elif path.endswith(".md") and not any(map(str.isspace, path)):
         try:
             note = _cited_note(scope, path)
-        except (NoteNotFound, PathRefused):
+        except NoteNotFound:
             return []  # words, after all
-        places = [whole_note(_require_writable(note).path, note.text)]
+        places = [whole_note(note.path, note.text)]
     else:
         return []
     if not places:
@@ -135,90 +136,18 @@ def _find_cited(scope: ForgetScope, text: str) -> list[Place]:
     return places
 
 
-def _cited_lines(scope: ForgetScope, path: str, first: int, last: int) -> list[Place]:
-    note = _require_writable(_cited_note(scope, path))
-    lines = note.text.split("\n")
-    body = "\n".join(lines[first - 1 : last])
-    body = body.rstrip("\n") if len(lines) < last else body  # a text ends with a line break, not with an empty line
-    return [note_place(note.path, first, body, note.text)] if body.strip() else []
+def _find_said(scope: ForgetScope, citation: str, first: int, last: int) -> list[Place]:
+    return find_lines(scope, citation, lambda line: first <= line.number <= last)
 
 
 def _cited_note(scope: ForgetScope, path: str) -> NoteFile:
-    absolute = scope.workspace.locate(path)
-    if not scope.view.sees(cited := scope.workspace.cite(absolute)):
-        raise NoteNotFound(f"{cited}: there is no such note.")
-    return read_note(scope, absolute)
-
-
-def _require_writable(note: NoteFile) -> NoteFile:
+    name = scope.workspace.locate(path)
+    if not scope.view.sees(name):
+        raise NoteNotFound(f"{name}: there is no such note.")
+    note = read_note(scope, name)
     if not note.is_writable:
-        raise PathRefused(f"{note.path}: is not changed here.", hint="Change it with an editor.")
+        raise PathRefused(f"{name}: is not changed here.", hint="Change it with an editor.")
     return note
-
-
-def _plan_whole(
-    scope: ForgetScope,
-    request: ForgetRequest,
-    places: list[Place],
-    *,
-    is_cited: bool = False,
-) -> ForgetPlan:
-    """Return a plan for places, for whole transcripts, and for facts that were made of them.
-
-    Copies of their lines in other files are candidates; of lines that are cited, in notes and conversations too.
-    """
-    texts = [text for place in places if place.kind == "session" for text in _texts_of(scope, place)]
-    needles = Needles.of_texts([*texts, *(place.said for place in places)])
-    cited = {place.citation for place in places}
-    derived = (place for place in _derived_from(scope, places) if place.citation not in cited)
-    known = (*places, *(place for place in derived if not _overlaps(place, places)))
-    copies = Findings(list(known))
-    if needles and is_cited:
-        copies = find_everywhere(scope, Matcher(needles))
-    elif needles:
-        find_in_records(scope, Matcher(needles), copies)
-    cited, changed = {place.citation for place in known}, {place.path for place in known}
-    candidates = tuple(
-        place
-        for place in copies.places
-        if place.citation not in cited
-        and not _overlaps(place, known)
-        and (place.kind != "history" or place.path not in changed)
-    )
-    return ForgetPlan(request, known, needles, unreachable=tuple(copies.unreachable), candidates=candidates)
-
-
-def _texts_of(scope: ForgetScope, session: Place) -> list[str]:
-    try:
-        return spoken_texts(scope, session.path)
-    except SessionNotFound:
-        return []  # it was deleted before
-
-
-def _overlaps(place: Place, others: Iterable[Place]) -> bool:
-    last = place.start_line + place.lines
-    return place.kind == "note" and any(
-        other.path == place.path
-        and (other.whole or (other.start_line < last and place.start_line < other.start_line + other.lines))
-        for other in others
-    )
-
-
-def _derived_from(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
-    """Return notes that cite only lines of transcripts which are to be forgotten."""
-    sessions = {place.path for place in places if place.kind == "session"}
-    said = {(place.path, place.start_line) for place in places if place.path.startswith("sessions/")}
-    if not said:
-        return []
-
-    def is_forgotten(path: str, first: int, last: int) -> bool:
-        return path in sessions or all((path, number) in said for number in range(first, last + 1))
-
-    notes = (note for note in iter_notes(scope) if note.is_writable)
-    return [fact for note in notes for fact in find_made_of(note.text, note.path, is_forgotten)]
-
-
-# sessions, people, times
 
 
 def _find_session(scope: ForgetScope, reference: str) -> Place:
@@ -236,16 +165,88 @@ def _find_session(scope: ForgetScope, reference: str) -> Place:
 
 
 def _session_place(record: SessionRecord) -> Place:
-    text = f"{record.id}, {record.messages} messages, {record.created:%Y-%m-%d}" + (
-        f": {record.title}" if record.title else ""
+    title = f": {record.title}" if record.title else ""
+    text = f"{record.id}, {record.messages} messages, {record.created:%Y-%m-%d}{title}"
+    path, digest = record.citation, digest_of(record.id)
+    return Place("session", path, path, text, digest, lines=record.messages, whole=True, key=record.key)
+
+
+def _find_before(scope: ForgetScope, before_ms: int) -> Iterator[Place]:
+    """Yield the conversations, the lines of conversations, and the daily notes that are from before a time."""
+
+    def is_before(line: TranscriptLine) -> bool:
+        match line.content:
+            case Entry(body=body, timestamp=timestamp):
+                return not isinstance(body, SessionStart) and to_ms(timestamp) < before_ms
+        return False
+
+    for record in scope.sessions.recent() if scope.sessions.has_any else ():
+        if not scope.view.sees(record.citation):
+            continue
+        if to_ms(record.updated) < before_ms:
+            yield _session_place(record)
+        elif to_ms(record.created) < before_ms:
+            yield from find_lines(scope, record.citation, is_before)
+    daily = get_daily_notes(scope.workspace)
+    for note in iter_notes(scope):
+        day = daily.find_day(note.path)
+        is_past = day is not None and to_ms(dt.datetime.combine(day, dt.time()) + dt.timedelta(days=1)) <= before_ms
+        if is_past and note.is_writable:
+            yield whole_note(note.path, note.text)
+
+
+def _plan_places(scope: ForgetScope, request: ForgetRequest, places: list[Place]) -> ForgetPlan:
+    """Return a plan for places and for facts that were made of them. Copies of their lines are candidates."""
+    texts = [place.said for place in places]
+    for place in places:
+        if place.kind == "session":
+            with suppress(SessionNotFound):  # it was deleted before
+                texts += spoken_texts(scope, place.path)
+    needles = Needles.of_texts(texts)
+    known = [*places, *_find_made_of(scope, places)]
+    copies = find_everywhere(scope, Matcher(needles), known=known) if needles else Findings()
+    copies.asked.clear()
+    return _make_plan(request, needles, known, (place for place in copies.places if not _covers(known, place)), copies)
+
+
+def _covers(known: Iterable[Place], place: Place) -> bool:
+    """Return whether a place goes along with others: its lines, its whole conversation, or its history do."""
+    end = place.start_line + place.lines
+    return any(
+        other.path == place.path
+        and (
+            place.kind == "history"
+            or other.kind == "session"
+            or (other.start_line < end and place.start_line < other.start_line + other.lines)
+        )
+        for other in known
     )
-    return Place(
-        "session", record.citation, record.citation, text, digest_of(record.id), lines=record.messages, whole=True
-    )
+
+
+def _find_made_of(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
+    """Return the facts of notes that cite only lines of transcripts which are to be forgotten."""
+    sessions = {place.path for place in places if place.kind == "session"}
+    said = {(place.path, place.start_line) for place in places if place.path.startswith("sessions/")}
+    if not said:
+        return []
+
+    def is_forgotten(path: str, first: int, last: int) -> bool:
+        return path in sessions or all((path, number) in said for number in range(first, last + 1))
+
+    facts = []
+    for note in iter_notes(scope):
+        for passage in split_passages(note.text) if note.is_writable and "sessions/" in note.text else ():
+            cited = cited_lines(passage.text)
+            if cited and all(is_forgotten(*lines) for lines in cited):
+                facts.append(note_place(note.path, passage.start_line, passage.text, note.text))
+    return [fact for fact in facts if not _covers(places, fact)]
+
+
+# a person
 
 
 def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str) -> ForgetPlan:
-    folded = name.strip().casefold()
+    folded = name.casefold()
 
     def is_from(line: TranscriptLine) -> bool:
         match line.content:
@@ -253,29 +254,23 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str) -> Forge
                 return folded in (name.strip().casefold() for name in (message.sender, message.forwarded_from) if name)
         return False
 
-    names, doubtful = _names_of(scope, name.strip())
-    findings = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
-    records, folders = _find_person(scope, folded)
-    notes = (note for note in iter_notes(scope) if private_folder_of(note.path) in folders)
-    own = [*map(_session_place, records), *(whole_note(note.path, note.text) for note in notes)]
+    names, doubtful = _names_of(scope, name)
+    found = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
+    own = _find_own(scope, folded)
     whole = {place.path for place in own}
-    found = [place for place in findings.places if place.path not in whole]
-    unsure = [place for place in found if _is_unsure(place, names)]
-    rest = [place for place in found if place not in unsure]
-    plan = _plan_whole(scope, request, [*own, *rest])
+    sure = [place for place in found.places if place.path not in whole]
+    unsure = [place for place in sure if _is_unsure(place, names)]
+    sure = [place for place in sure if place not in unsure]
     if doubtful:
         is_named = re.compile(rf"\b(?:{'|'.join(map(re.escape, doubtful))})\b")
         more = find_everywhere(scope, Matcher(Needles(doubtful))).places
         unsure += (place for place in more if place.path not in whole and is_named.search(place.text))
-    known = {place.citation for place in plan.places}
-    spoken = [place.said for place in rest if place.whole and place.path.startswith("sessions/")]
-    return replace(
-        plan,
-        needles=Needles.of_texts(spoken, names),
-        unreachable=tuple(findings.unreachable),
-        candidates=tuple({place.citation: place for place in unsure if place.citation not in known}.values()),
-        asked=tuple(findings.asked),
-    )
+    known = [*own, *sure]
+    known += _find_made_of(scope, known)
+    cited = {place.citation for place in known}
+    candidates = {place.citation: place for place in unsure if place.citation not in cited}
+    spoken = [place.said for place in sure if place.whole and place.path.startswith("sessions/")]
+    return _make_plan(request, Needles.of_texts(spoken, names), known, candidates.values(), found)
 
 
 def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -284,61 +279,42 @@ def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str
     by_note = []
     for note in iter_notes(scope):
         read = read_properties(note.text.split("\n"))
-        title = os.path.splitext(os.path.basename(note.path))[0]
-        by_note.append({text.casefold(): text for text in (title, read.title, *read.aliases) if text})
+        by_note.append({text.casefold(): text for text in (title_of(note.path), read.title, *read.aliases) if text})
     own = [names for names in by_note if name.casefold() in names]
     by_folded = {folded: text for names in own for folded, text in names.items() if not is_too_short(text)}
-    shared = {folded for names in by_note if names not in own for folded in names}
+    shared = {folded for names in by_note if names not in own for folded in names} - {name.casefold()}
+    doubtful = [text for folded, text in by_folded.items() if folded in shared]
     first = name.split()[0]
-    doubtful = [text for folded, text in by_folded.items() if folded in shared and folded != name.casefold()]
     if first != name and first.casefold() not in by_folded and not is_too_short(first):
         doubtful.append(first)
     return tuple(dict.fromkeys((name, *(text for text in by_folded.values() if text not in doubtful)))), tuple(doubtful)
 
 
+def title_of(path: str) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
+
+
 def _is_unsure(place: Place, names: Iterable[str]) -> bool:
     """Return whether a place may be about more than a person: a note or a property that only names them."""
     if place.kind == "note" and place.whole:
-        title = os.path.splitext(os.path.basename(place.path))[0].replace("-", " ").replace("_", " ")
+        title = re.sub("[-_]", " ", title_of(place.path))
         return title.casefold() not in map(str.casefold, names)
     return place.is_property and not place.new and not place.text.lstrip().startswith("- ")
 
 
-def _find_person(scope: ForgetScope, name: str) -> tuple[list[SessionRecord], frozenset[str]]:
-    """Return the private sessions of a person, who is named by an account or by identity links, and the folders with
-    the person's notes."""
+def _find_own(scope: ForgetScope, name: str) -> list[Place]:
+    """Return the private sessions and notes of a person, who is named by an account or by identity links."""
     people = People(scope.config)
-    linked = scope.config.agent.session.identity_links
-    folders = {*people.find(name, may_own=False).folders} if name in linked else set()
-    records = []
+    folders = (
+        {*people.find(name, may_own=False).folders} if name in scope.config.agent.session.identity_links else set()
+    )
+    places = []
     for record in scope.sessions.recent():
         account = find_account(record.key)
-        names = () if account is None or account.is_group else (account.name, people.name_of(account))
-        if name in map(str.casefold, names) and account is not None and scope.view.sees(record.citation):
-            records.append(record)
-            folders |= people.viewer(account, may_own=False).folders
-    return records, frozenset(folders)
-
-
-def _plan_before(scope: ForgetScope, request: ForgetRequest, before_ms: int) -> ForgetPlan:
-    def is_before(line: TranscriptLine) -> bool:
-        match line.content:
-            case Entry(body=body, timestamp=timestamp):
-                return not isinstance(body, SessionStart) and to_ms(timestamp) < before_ms
-        return False
-
-    places: list[Place] = []
-    for record in scope.sessions.recent() if scope.sessions.has_any else ():
-        if not scope.view.sees(record.citation):
+        if account is None or account.is_group or not scope.view.sees(record.citation):
             continue
-        if to_ms(record.updated) < before_ms:
+        if name in map(str.casefold, (account.name, people.name_of(account))):
             places.append(_session_place(record))
-        elif to_ms(record.created) < before_ms:
-            places += find_lines(scope, record.citation, is_before)
-    daily = get_daily_notes(scope.workspace)
-    for note in iter_notes(scope):
-        day = daily.find_day(note.path)
-        is_past = day is not None and to_ms(dt.datetime.combine(day, dt.time()) + dt.timedelta(days=1)) <= before_ms
-        if is_past and note.is_writable:
-            places.append(whole_note(note.path, note.text))
-    return _plan_whole(scope, request, places)
+            folders |= people.viewer(account, may_own=False).folders
+    notes = (note for note in iter_notes(scope) if private_folder_of(note.path) in folders)
+    return [*places, *(whole_note(note.path, note.text) for note in notes)]

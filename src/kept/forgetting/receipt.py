@@ -13,7 +13,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from typing import Any
 
@@ -31,6 +31,7 @@ from kept.storage.contract import Append, Storage
 from kept.storage.open import open_agent
 
 _BLOCK = 1 << 23
+_LETTER = rb"[0-9a-z_\x80-\xff]"
 _DATABASE = b"SQLite format 3\0"
 _GIT = ".git"
 _OWN_COLUMNS = frozenset({"source", "channel", "account_id", "chat_type", "end_reason", "mark", "identity", "k"})
@@ -51,45 +52,35 @@ class LeftOver:
 
 @frozen
 class ByteScan:
-    files: int
-    size: int
+    files: int = 0
+    size: int = 0
     """Bytes that were read."""
-    lines: int
+    lines: int = 0
     """Removed lines that were searched for in all bytes."""
-    left: tuple[LeftOver, ...]
-    unread: tuple[str, ...]
+    left: tuple[LeftOver, ...] = ()
+    unread: tuple[str, ...] = ()
     """Files that could not be read."""
-
-
-@frozen
-class _Form:
-    data: bytes
-    starts_word: bool = False
-    ends_word: bool = False
 
 
 def search_bytes(config: Config, order: ForgetOrder) -> ByteScan:
     """Search every file below the home and the workspace, and their names, except for models and the journal."""
     needles, roots = order.plan.needles, (config.home, order.workspace)
-    words, lines = needles.words, needles.longest_lines
-    forms = [_Form(data, text[:1].isalnum(), text[-1:].isalnum()) for text in words for data in byte_forms(text)]
-    forms += [_Form(data) for line in lines for data in byte_forms(line)]
-    files = size = 0
+    matcher, forms = Matcher(needles), _forms_of(needles)
+    sizes: list[int] = []
     left: list[LeftOver] = []
     unread: list[str] = []
-    matcher = Matcher(needles)
     for path in iter_all_files(roots, frozenset((config.models_folder, config.paths.forgetting))):
         inside = next(os.path.relpath(path, root) for root in roots if path.startswith(root + os.sep))
         try:
-            count, read = _search_file(path, forms, needles)
+            count, size = _search_file(path, forms, needles)
         except OSError:
             unread.append(path)
             continue
-        files, size = files + 1, size + read
+        sizes.append(size)
         count += not _OWN_FILES.match(inside) and matcher.has_words(words_of(inside))
         if count and (order.scope is None or _is_shared(path, order.workspace)):
             left.append(LeftOver(path, count))
-    return ByteScan(files, size, len(lines), tuple(left), tuple(unread))
+    return ByteScan(len(sizes), sum(sizes), len(needles.longest_lines), tuple(left), tuple(unread))
 
 
 def _is_shared(path: str, workspace: str) -> bool:
@@ -98,55 +89,47 @@ def _is_shared(path: str, workspace: str) -> bool:
     return path.startswith(os.path.join(workspace, "")) and not path.startswith(hidden)
 
 
-def iter_all_files(roots: Iterable[str], leave_out: frozenset[str]) -> Iterator[str]:
+def iter_all_files(roots: Iterable[str], leave_out: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield every regular file below the roots, hidden ones too, but not the objects of git, which are compressed."""
-    seen: set[tuple[int, int]] = set()
+    seen = set(leave_out)
     for root in roots:
         for folder, folders, names in os.walk(root):
-            folders[:] = sorted(
-                name for name in folders if name != _GIT and os.path.join(folder, name) not in leave_out
-            )
-            for path in sorted({os.path.join(folder, name) for name in names} - leave_out):
+            folders[:] = sorted(name for name in folders if name != _GIT and os.path.join(folder, name) not in seen)
+            for path in sorted({os.path.join(folder, name) for name in names} - seen):
                 with suppress(OSError):
-                    state = os.lstat(path)
-                    if stat.S_ISREG(state.st_mode) and (state.st_dev, state.st_ino) not in seen:
-                        seen.add((state.st_dev, state.st_ino))
+                    if stat.S_ISREG(os.lstat(path).st_mode):
+                        seen.add(path)  # one of the roots may be in the other
                         yield path
 
 
-def _search_file(path: str, forms: list[_Form], needles: Needles) -> tuple[int, int]:
+def _forms_of(needles: Needles) -> dict[bytes, bytes]:
+    """Return how the texts may be stored, each with a pattern that does not match words inside of others."""
+    forms = {data: re.escape(data) for line in needles.longest_lines for data in byte_forms(line)}
+    for text in needles.words:
+        before = rb"(?<!%b)" % _LETTER if text[:1].isalnum() else b""
+        after = rb"(?!%b)" % _LETTER if text[-1:].isalnum() else b""
+        forms |= {data: before + re.escape(data) + after for data in byte_forms(text)}
+    return forms
+
+
+def _search_file(path: str, forms: Mapping[bytes, bytes], needles: Needles) -> tuple[int, int]:
     """Return the number of occurrences in a file, and its size."""
-    longest = max((len(form.data) for form in forms), default=1)
+    longest = max(map(len, forms), default=1)
     count = size = 0
-    is_database = False
+    tail = b""
     with open(path, "rb") as file:
-        before = b""
+        is_database = file.peek(len(_DATABASE)).startswith(_DATABASE)
         while block := file.read(_BLOCK):
-            is_database = is_database or (not size and block.startswith(_DATABASE))
             size += len(block)
-            data = before + block.lower()
-            count += sum(_occurrences(data, form, len(before), any_place=is_database) for form in forms)
-            before = data[-(longest + 1) :]
-    if count and is_database:
-        return (0 if _is_explained(path, needles) else count), size
-    return count, size
+            data = tail + block.lower()
+            count += _count(data, forms, is_database) - _count(tail, forms, is_database)
+            tail = data[-(longest + 1) :]
+    return (0 if count and is_database and _is_explained(path, needles) else count), size
 
 
-def _occurrences(data: bytes, form: _Form, known: int, *, any_place: bool) -> int:
-    """Return how often a form occurs, without occurrences in the first ``known`` bytes, which were searched before."""
-    count, at = 0, data.find(form.data)
-    while at >= 0:
-        end = at + len(form.data)
-        goes_on = (form.starts_word and _is_letter(data[at - 1 : at])) or (
-            form.ends_word and _is_letter(data[end : end + 1])
-        )
-        count += end > known and (any_place or not goes_on)
-        at = data.find(form.data, at + 1)
-    return count
-
-
-def _is_letter(byte: bytes) -> bool:
-    return byte >= b"\x80" or byte.isalnum() or byte == b"_"
+def _count(data: bytes, forms: Mapping[bytes, bytes], any_place: bool) -> int:
+    found = ((form, pattern) for form, pattern in forms.items() if form in data)
+    return sum(data.count(form) if any_place else len(re.findall(pattern, data)) for form, pattern in found)
 
 
 def _is_explained(path: str, needles: Needles) -> bool:
@@ -243,7 +226,7 @@ def make_receipt(config: Config, order: ForgetOrder, outcome: Outcome, *, at: st
         return _HIDDEN if is_named(parts) else parts
 
     unread = (f"{path}: cannot be read" for path in scan.unread)
-    unreachable = dict.fromkeys((*outcome.unreachable, *plan.unreachable, *NOT_REACHED, *unread))
+    unreachable = dict.fromkeys((*outcome.missed, *outcome.refused, *plan.unreachable, *NOT_REACHED, *unread))
     return ForgetReceipt(
         order.id,
         at,
@@ -254,9 +237,9 @@ def make_receipt(config: Config, order: ForgetOrder, outcome: Outcome, *, at: st
         scan,
         left=tuple(LeftOver(hide(file.path), file.count) for file in scan.left),
         unreachable=tuple(map(hide, unreachable)),
-        changed=tuple(map(hide, outcome.changed)),
+        changed=tuple(map(hide, dict.fromkeys(outcome.changed))),
         kept=tuple(hide(place.citation) for place in plan.kept),
-        is_finished=outcome.is_complete,
+        is_finished=not outcome.missed,
     )
 
 

@@ -7,7 +7,6 @@ brought up to date before it is written anew without free pages, so that no embe
 from __future__ import annotations
 
 import glob
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -25,14 +24,9 @@ from kept.forgetting.old_versions import HistoryScrub
 from kept.forgetting.passages import find_cuts
 from kept.forgetting.places import (
     LARGEST_NOTE,
-    SCHEDULES,
     cited_transcript,
     find_mentioned,
-    inbox_keys,
-    read_document,
-    read_lines,
-    read_tree,
-    schedules_in,
+    read_inbox,
     scrub_record,
 )
 from kept.forgetting.plan import ForgetOrder, Outcome, digest_of
@@ -45,10 +39,11 @@ from kept.notes.workspace import Workspace
 from kept.sessions.attachments import ATTACHMENTS, list_attachments
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.forgotten_text import Matches, blank_line, renew_receipts
+from kept.sessions.schedules.schedule_book import open_schedules
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import open_transcripts
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name
-from kept.storage.contract import Blank, Change, Erase, LogPosition, Storage, Write, is_log, retried, version_of
+from kept.storage.contract import Blank, Change, Erase, LogPosition, Storage, Write, is_log, retried
 from kept.storage.open import INBOX, INBOX_LEASE
 
 if TYPE_CHECKING:
@@ -66,6 +61,7 @@ BlankInbox = Callable[[Matches, frozenset[str]], int]
 class Removal:
     forgetting: MemoryForgetting
     order: ForgetOrder
+    outcome: Outcome
     inbox: BlankInbox | None = None
 
     @property
@@ -76,11 +72,7 @@ class Removal:
     def agent(self) -> Storage:
         return self.forgetting.agent
 
-    @property
-    def notes(self) -> Storage:
-        return self.forgetting.workspace.storage
-
-    def steps(self) -> dict[str, Callable[[Outcome], None]]:
+    def steps(self) -> dict[str, Callable[[], object]]:
         return {
             "notes": self.change_workspace,
             "conversations": self._change_agent,
@@ -89,90 +81,87 @@ class Removal:
             "catalogue": self._scrub_catalogue,
             "index": self._scrub_indexes,
             "qmd": self._erase_qmd,
-            "leftovers": self._erase_leftovers,
+            "leftovers": lambda: erase_leftovers(self.config, self.forgetting.workspace),
         }
 
     # the workspace: notes, their history, and proposals
 
-    def change_workspace(self, outcome: Outcome) -> None:
-        self.forgetting.workspace.require()
+    def change_workspace(self) -> None:
+        workspace = self.forgetting.workspace
+        workspace.require()
+        retried(lambda: workspace.storage.commit(self._plan_workspace(workspace.storage)))
 
-        def change() -> Outcome:
-            attempt = Outcome()
-            self.notes.commit(self._plan_workspace(attempt))
-            return attempt
-
-        outcome.add(retried(change))
-
-    def _plan_workspace(self, outcome: Outcome) -> list[Change]:
+    def _plan_workspace(self, storage: Storage) -> list[Change]:
         notes: dict[str, bytes | None] = {}
         changes: list[Change] = []
         for path in self.order.paths("note"):
             try:
-                changes += self._plan_note(path, notes, outcome)
+                changes += self._plan_note(storage, path, notes)
             except DocumentNotFound:
                 continue  # removed by the run that was interrupted, or by a person
+            except PathRefused as exc:
+                self.outcome.refused.append(exc.message)
             except KeptError as exc:
-                outcome.miss(exc.message, again=not isinstance(exc, PathRefused))
+                self.outcome.missed.append(exc.message)
         tool = "memory_forget" if self.order.plan.by_tool else "kept forget"
         by, now = Author(agent=self.config.agent_id, tool=tool), utc_text(self.forgetting.clock.now())
-        history = HistoryScrub(self.notes, self.order, notes, by=by, time=now)
-        proposals = [Erase(path) for path in self.order.paths("proposal") if self.notes.documents.find(path)]
-        changes += [*proposals, *self._plan_records(self.notes), *history.changes()]
+        history = HistoryScrub(storage, self.order, notes, by=by, time=now)
+        changes += map(Erase, filter(storage.documents.find, self.order.paths("proposal")))
+        changes += [*self._plan_records(storage), *history.changes()]
         if history.is_left:
-            outcome.miss("the history of the notes")
+            self.outcome.missed.append("the history of the notes")
         return changes
 
-    def _plan_note(self, path: str, notes: dict[str, bytes | None], outcome: Outcome) -> list[Change]:
+    def _plan_note(self, storage: Storage, path: str, notes: dict[str, bytes | None]) -> Iterator[Change]:
         places = [place for place in self.order.of_kind("note") if place.path == path]
-        document = self.notes.documents.read(path, max_bytes=LARGEST_NOTE)
+        document = storage.documents.read(path, max_bytes=LARGEST_NOTE)
         if any(place.whole for place in places):
             notes[path] = None
-            return [Erase(path)]
+            yield Erase(path)
+            return
         edits, missing = find_cuts(decode(document.data)[0], places)
-        outcome.changed += missing
-        if not edits:
-            return []
-        data = notes[path] = remove_lines(document.data, edits, path)
-        return [Write(path, data, document.version, erase=True)]
+        self.outcome.changed += missing
+        if edits:
+            data = notes[path] = remove_lines(document.data, edits, path)
+            yield Write(path, data, document.version, erase=True)
 
     def _plan_records(self, storage: Storage) -> Iterator[Change]:
-        """Yield the changes of files with records that were set aside, as far as this storage has them."""
+        """Yield the changes of records that were set aside, as far as this storage has them."""
         matcher = Matcher(self.order.plan.needles)
         for name in self.order.paths("record"):
             if is_log(name):
-                yield from _plan_log(storage, name, matcher)
-                continue
-            data = read_document(storage, name)
-            new = b"".join(scrub_record(line, matcher, name) + b"\n" for line in read_lines(storage, name))
-            if data and new != data:
-                yield Write(name, new, version_of(data), erase=True)
+                for line in storage.logs.read(name):
+                    yield from _blank(name, line.start, line.data, scrub_record(line.data, matcher, name))
+            elif storage.documents.find(name):
+                document = storage.documents.read(name)
+                lines = (scrub_record(line, matcher, name) for line in document.data.splitlines())
+                yield Write(name, b"".join(line + b"\n" for line in lines), document.version, erase=True)
 
     # the agent: conversations, schedules, and records that were set aside
 
-    def _change_agent(self, outcome: Outcome) -> None:
+    def _change_agent(self) -> None:
         with SessionStore(self.config, clock=self.forgetting.clock) as store:
             for path in self.order.paths("session"):
                 named = (record.id for record in store.recent() if record.citation == path)
                 with suppress(SessionNotFound):  # the run that was interrupted has purged it
                     store.delete(next(named, parse_transcript_name(os.path.basename(path))[0]), purge=True)
+        if chosen := self.order.paths("schedule"):  # one without its text would ask nothing, again and again
+            open_schedules(self.config).change(
+                lambda book: replace(book, schedules=tuple(item for item in book.schedules if item.id not in chosen)),
+                erase=True,
+            )
         retried(lambda: self.agent.commit([*self._plan_agent()]))
 
     def _plan_agent(self) -> Iterator[Change]:
         for citation in self.order.paths("conversation"):
             yield from self._plan_transcript(citation)
-        chosen, data = self.order.paths("schedule"), read_document(self.agent, SCHEDULES)
-        remaining = [item for item in schedules_in(data) if item.get("id") not in chosen]
-        if len(remaining) < len(schedules_in(data)):  # one without its text would ask nothing, again and again
-            new = json.dumps({**read_tree(data), "schedules": remaining}, ensure_ascii=False, indent=1).encode() + b"\n"
-            yield Write(SCHEDULES, new, version_of(data), erase=True)
         yield from self._plan_records(self.agent)
 
     def _plan_transcript(self, citation: str) -> Iterator[Change]:
         matcher = Matcher(Needles(self.order.plan.needles.words))
         places = self.order.of_kind("conversation")
         by_line = {place.start_line: place for place in places if place.path == citation}
-        transcript = cited_transcript(self.config, self.agent, citation)
+        transcript = cited_transcript(self.config, citation)
         before = list(transcript.iter_raw())
         after = list(before)
         for at, line in enumerate(before):
@@ -181,14 +170,13 @@ class Removal:
                 # A copy of a removed line is a place without words of its own: all of it goes.
                 whole = place.whole or not matcher.needles
                 after[at] = replace(line, raw=blank_line(line.raw, matcher.matches, whole=whole))
-        for old, new in zip(before, renew_receipts(before, after, transcript.citation), strict=True):
-            if old.raw != new.raw:
-                yield Blank(transcript.log, LogPosition(old.start), new.raw)
+        for old, new in zip(before, renew_receipts(before, after, citation), strict=True):
+            yield from _blank(transcript.log, LogPosition(old.start), old.raw, new.raw)
 
     # the inbox, which only the process with its lease may write
 
-    def _change_inbox(self, outcome: Outcome) -> None:
-        keys, plan = frozenset(self.order.paths("inbox")), self.order.plan
+    def _change_inbox(self) -> None:
+        keys, plan = self.order.keys, self.order.plan
         if not keys:
             return
         # Copies of chosen messages go. Others may keep the words if some places do.
@@ -196,13 +184,19 @@ class Removal:
         if self.inbox is not None:
             self.inbox(matcher.matches, keys)
             return
+
+        def plan_lines() -> Iterator[Change]:
+            for line, key in read_inbox(self.agent):
+                if key in keys:
+                    yield from _blank(INBOX, line.start, line.data, scrub_record(line.data, matcher, INBOX))
+
         try:
             with self.agent.lease(INBOX_LEASE, wait_s=0):
-                retried(lambda: self.agent.commit([*_plan_log(self.agent, INBOX, matcher, keys)]))
+                retried(lambda: self.agent.commit([*plan_lines()]))
         except LockBusy:
-            outcome.miss(_GATEWAY_RUNS)
+            self.outcome.missed.append(_GATEWAY_RUNS)
 
-    def _erase_attachments(self, outcome: Outcome) -> None:
+    def _erase_attachments(self) -> None:
         """Erase files of messages that were forgotten or deleted, after the conversations and the inbox."""
         latest_ns = time.time_ns() - _GRACE_NS
         infos = self.agent.documents.list(f"{ATTACHMENTS}/")
@@ -214,60 +208,47 @@ class Removal:
 
     # files that are derived from these
 
-    def _scrub_catalogue(self, outcome: Outcome) -> None:
+    def _scrub_catalogue(self) -> None:
         path = self.config.paths.catalogue
         if not os.path.exists(path):
             return
         with closing(Catalogue(path, open_transcripts(self.config))) as catalogue:
             for citation in self.order.paths("conversation", "session"):
-                catalogue.forget(cited_transcript(self.config, self.agent, citation).log)
+                catalogue.forget(cited_transcript(self.config, citation).log)
             catalogue.refresh()
             catalogue.run(lambda db: rewrite_database(db, path, noun="session catalogue"))
 
-    def _scrub_indexes(self, outcome: Outcome) -> None:
+    def _scrub_indexes(self) -> None:
         """Scrub the index of the workspace, those of other workspaces of the agent, and those of other agents that
         share the workspace."""
         service, paths = self.forgetting.service, self.order.paths("note", "conversation", "session")
         changed = [("sessions" if is_transcript_citation(path) else "memory", path) for path in paths]
-        is_synced = os.path.exists(service.path) and self._sync()
+        up_to_date = ""
+        if os.path.exists(service.path):
+            with suppress(KeptError):
+                service.sync(by_request=False)
+                up_to_date = service.path
+            service.reopen()  # without a connection of its own
         pattern = os.path.join(glob.escape(os.path.join(self.config.home, "agents")), "*", "index*.sqlite")
-        for path in sorted({path for path in (service.path, *glob.glob(pattern)) if os.path.exists(path)}):
-            stale = () if path == service.path and is_synced else changed
+        for path in sorted({*filter(os.path.exists, [service.path]), *glob.glob(pattern)}):
             is_own = path == service.path or os.path.dirname(path) == self.config.paths.folder
             try:
                 if is_own or read_owner(path) == self.forgetting.workspace.root:
+                    stale = () if path == up_to_date else changed
                     scrub_index(path, stale=stale, wait_s=service.limits.sync_wait_s)
             except KeptError as exc:
-                outcome.miss(exc.message)
+                self.outcome.missed.append(exc.message)
 
-    def _sync(self) -> bool:
-        """Bring the index up to date, and close its connection. Return whether that worked."""
-        try:
-            self.forgetting.service.sync(by_request=False)
-        except KeptError:
-            return False
-        finally:
-            self.forgetting.service.reopen()
-        return True
-
-    def _erase_qmd(self, outcome: Outcome) -> None:
+    def _erase_qmd(self) -> None:
         """Remove the index of qmd, which is filled again when it is next used."""
-        for root in glob.glob(os.path.join(glob.escape(self.config.paths.folder), "qmd-*")):
-            for path in iter_all_files((root,), frozenset()):
-                erase_file(path)
-
-    def _erase_leftovers(self, outcome: Outcome) -> None:
-        """Erase temporary files that no process will rename, whatever they contain."""
-        erase_leftovers(self.config, self.forgetting.workspace)
+        folders = glob.glob(os.path.join(glob.escape(self.config.paths.folder), "qmd-*"))
+        for path in iter_all_files(folders):
+            erase_file(path)
 
 
-def _plan_log(storage: Storage, name: str, matcher: Matcher, keys: frozenset[str] | None = None) -> Iterator[Change]:
-    """Yield the changes of the lines of a log that match, or only of those in conversations with some keys."""
-    find_key = inbox_keys(storage)
-    for line in storage.logs.read(name):
-        new = scrub_record(line.data, matcher, name)
-        if new != line.data and (keys is None or find_key(read_tree(line.data)) in keys):
-            yield Blank(name, line.start, new)
+def _blank(log: str, position: LogPosition, old: bytes, new: bytes) -> Iterator[Change]:
+    if new != old:
+        yield Blank(log, position, new)
 
 
 # temporary files that a killed process left: they may have the text of any file

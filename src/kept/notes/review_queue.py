@@ -86,7 +86,7 @@ def proposal_id(addition: Addition) -> str:
     return digest_bytes(json.dumps(fields).encode())[:_ID_CHARS]
 
 
-def _path(item_id: str) -> str:
+def item_path(item_id: str) -> str:
     return f"{PROPOSALS}{item_id}.json"
 
 
@@ -157,7 +157,7 @@ class ReviewQueue:
     def _read(self, item_id: str) -> tuple[ReviewItem, Remove]:
         """Return an item, and the change that removes it as it is. Raise ValueError if it is damaged."""
         try:
-            document = self.workspace.storage.documents.read(_path(item_id), max_bytes=MAX_ITEM_BYTES)
+            document = self.workspace.storage.documents.read(item_path(item_id), max_bytes=MAX_ITEM_BYTES)
         except NoteTooLarge as exc:
             raise ValueError("the file is too large") from exc
         return parse_item(document.data, item_id), Remove(document.path, document.version)
@@ -176,7 +176,7 @@ class ReviewQueue:
             except DocumentNotFound:
                 continue  # somebody has just decided
             except ValueError as exc:
-                degraded.append(f"{_path(item_id)} is damaged: {exc}.")
+                degraded.append(f"{item_path(item_id)} is damaged: {exc}.")
                 continue
             if session is None or (item.by.session or "").startswith(session):
                 items.append(item)
@@ -197,7 +197,7 @@ class ReviewQueue:
             pass
         except ValueError as exc:
             hint = "Delete the file. No note is affected."
-            raise WorkspaceError(f"{_path(ids[0])} is damaged: {exc}.", hint=hint) from exc
+            raise WorkspaceError(f"{item_path(ids[0])} is damaged: {exc}.", hint=hint) from exc
         hint = "'kept review list' shows what waits."
         raise NotFound(f"Nothing with the id '{prefix}' waits for review.", hint=hint)
 
@@ -228,7 +228,7 @@ class ReviewQueue:
             if self.count() >= MAX_WAITING:
                 raise ReviewFull(f"{MAX_WAITING:,} changes wait for review, and no more are accepted.")
             with suppress(StorageConflict):
-                self.workspace.storage.commit([Write(_path(item.id), format_item(item), ABSENT)])
+                self.workspace.storage.commit([Write(item_path(item.id), format_item(item), ABSENT)])
 
     # deciding
 

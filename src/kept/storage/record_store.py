@@ -133,17 +133,18 @@ class Book(Generic[T]):
         self.read()
         return self.faults
 
-    def change(self, change: Callable[[T], T]) -> T:
-        """Change the value and return it. A damaged document is copied first."""
-        return retried(lambda: self._change_once(change))
+    def change(self, change: Callable[[T], T], *, erase: bool = False) -> T:
+        """Change the value and return it. A damaged document is copied first. ``erase`` overwrites the old bytes."""
+        return retried(lambda: self._change_once(change, erase))
 
-    def _change_once(self, change: Callable[[T], T]) -> T:
+    def _change_once(self, change: Callable[[T], T], erase: bool) -> T:
         document = self._load()
         _, before, faults = self._seen
         after = change(before)
         if after == before and not faults:
             return after
-        changes: list[Change] = [Write(self.name, dump_book(after), ABSENT if document is None else document.version)]
+        version = ABSENT if document is None else document.version
+        changes: list[Change] = [Write(self.name, dump_book(after), version, erase)]
         if document is not None and faults:
             aside = self._find(self.name + DAMAGED_ENDING)
             data, version = (b"", ABSENT) if aside is None else (aside.data, aside.version)
