@@ -342,7 +342,7 @@ def test_any_path_is_read_back_or_refused(workspace):
 def test_a_number_out_of_range_is_reported_once_and_not_silently_clamped(kept, home, workspace):
     write_file(home / "config.yaml", "agents: {defaults: {memory_search: {query: {min_score: 7}}}}\n")
     write_file(workspace / "MEMORY.md", "lighthouse\n")
-    notice = "memory_search.query.min_score: 7 is out of range (0 to 1); 1.0 is used."
+    notice = "agents.defaults.memory_search.query.min_score: 7 is out of range (0 to 1); 1.0 is used."
     for args in (["search", "lighthouse"], ["add", "x"], ["config", "path"], ["index"]):
         ended = kept(*args)
         assert (ended.out + ended.err).count("out of range") == 1, args

@@ -179,34 +179,6 @@ def test_no_person_is_the_owner_by_being_called_like_a_choice_of_the_setting(tmp
         assert not everybody.find(name).is_owner
 
 
-ONLY_ADA = {"gateway.telegram.allow_users": ["5054"]}
-
-
-def test_one_person_who_is_let_in_may_be_asked_about_as_long_as_nothing_names_another(tmp_path):
-    ada, linked = people(tmp_path, **ONLY_ADA), people(tmp_path, **ONLY_ADA, **{"session.identity_links": ADA})
-    own = [str(key("telegram", "5054")), "telegram:5054"]
-    assert ada.find_only(own, ["5054@telegram"]) == "telegram:5054"
-    assert linked.find_only([*own, "ada", str(key("people", "ada"))], ["ada", "ada@http"]) == "ada"
-    for other in (str(key("http", "bob")), str(key("telegram", "-100", chat_type="group")), "http:bob", "bob", ""):
-        assert ada.find_only([*own, other], []) is None
-    assert ada.find_only(own, ["bob"]) is None
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        LINKS,
-        {**ONLY_ADA, **LINKS},
-        {"gateway.telegram.allow_users": ["5054", "6060"]},
-        {**ONLY_ADA, "gateway.discord.allow_users": ["7070"]},
-        {"gateway.telegram.allow_users": ["ada_lovelace"]},
-    ],
-)
-def test_without_one_person_who_is_let_in_there_is_nobody_to_ask_about(tmp_path, settings):
-    assert people(tmp_path, **settings).find_only([], []) is None
-
-
 def test_a_conversation_that_lost_its_key_sees_only_what_is_shared(tmp_path):
     viewer = people(tmp_path).viewer_of("")
     assert viewer is not None

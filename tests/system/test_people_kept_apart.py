@@ -315,7 +315,7 @@ def test_without_an_owner_a_person_is_told_why_a_fact_is_in_a_private_note(tmp_p
     async def scenario(gateway, model):
         kept = await say(gateway, "ada", "/remember I like walnuts.")
         assert "memory/private/ada@http/MEMORY.md" in kept
-        assert "Nobody is the owner (session.owner)" in kept
+        assert "kept config set session.owner" in kept
         assert "Nobody is the owner" in await say(gateway, "ada", "/status")
 
     run(tmp_path, scenario)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.cli.background_service import Action, manage_service, service_options
-from kept.cli.init import ask_for_owner
 from kept.cli.output import echo, log_to_stderr, person_option
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
@@ -34,8 +33,6 @@ def gateway_command(options: Globals, service: Action | None) -> None:
     log_to_stderr()
     logging.getLogger("kept").setLevel(logging.INFO)
     loaded = options.load()
-    if ask_for_owner(loaded):
-        loaded = options.load()
     preset = gateway_preset(loaded.config)
 
     def show(address: ServerAddress) -> None:

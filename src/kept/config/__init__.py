@@ -1,6 +1,6 @@
 """Settings: layers of YAML, environment and flags, folded into one frozen Config.
 
-`schema` and `gateway_settings` list every setting, and `removed` the names that Kept no longer has. `read` turns a YAML
+`schema` and `gateway_settings` list every setting. `read` turns a YAML
 file into instances of these classes. `layers` folds the file, the environment and the flags, and finds the agents.
 `setting` knows single settings by their names, and `change_settings` writes them to the file. `keys` are the keys of
 providers, with all else that is secret, and `agent_paths` names the files of an agent.

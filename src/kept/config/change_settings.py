@@ -16,9 +16,10 @@ from kept.base.durable import make_private_folder, write_atomic
 from kept.base.file_lock import locked
 from kept.base.safe_yaml import YamlRefused, load_yaml
 from kept.base.values import frozen
-from kept.config.layers import LoadedConfig, layers_of_tree
-from kept.config.read import MAX_BYTES, parse_settings, read_settings, snake
-from kept.config.setting import find_setting, read_value, spell
+from kept.config.layers import LoadedConfig, fold_layers, layers_of_tree
+from kept.config.read import MAX_BYTES, build, parse_settings, read_settings, snake
+from kept.config.schema import Settings
+from kept.config.setting import find_setting, read_typed, spell
 from kept.errors import ConfigError
 
 HEADER = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
@@ -58,7 +59,7 @@ def change_setting(
     """
     name = spell(key).removeprefix("agents.defaults.")
     _, metadata = find_setting(name)
-    value = None if values is None else read_value(name, values)
+    value = None if values is None else read_typed(name, values)
     with locked_settings(loaded.user_file.path) as real_path:
         before = read_text(real_path)
         tree = parse_settings(loaded.user_file.path, before.encode())
@@ -82,7 +83,8 @@ def check_text(path: str, text: str, agent: str) -> None:
     """Raise ConfigError if a text cannot be the user's settings. ``path`` is for the message."""
     if len(text.encode()) > MAX_BYTES:
         raise ConfigError(f"{path}: would have more than {MAX_BYTES:,} bytes, too many for settings.")
-    layers_of_tree(parse_settings(path, text.encode()), path, agent)
+    tree, _ = fold_layers(layers_of_tree(parse_settings(path, text.encode()), path, agent, []), agent)
+    build(Settings, tree)
 
 
 @contextmanager

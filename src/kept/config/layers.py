@@ -6,8 +6,8 @@ An agent exists if it is the main one, has an entry in agents.list, or has a fol
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import field, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from typing import Any, Literal
 
 from kept.base.values import frozen
@@ -15,25 +15,23 @@ from kept.config.agent_paths import AgentPaths
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import read_keys
 from kept.config.read import (
+    SettingGroup,
     build,
-    coerce,
-    group_by_name,
     hints,
     join,
     nearest,
-    normalise,
-    normalise_value,
     parse_settings,
-    read_flow,
+    read_group,
     read_settings,
     snake,
     unknown_key,
 )
-from kept.config.removed import IGNORED, is_removed
 from kept.config.schema import AgentSettings, Config, Settings
 from kept.errors import AgentNotFound, ConfigError
 
-ENV_NAMES = ("KEPT_HOME", "KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT", "KEPT_AGENT", "KEPT_CONFIG")
+_NOT_SETTINGS = ("KEPT_HOME", "KEPT_AGENT", "KEPT_CONFIG")
+_SHORT_NAMES = ("KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT")
+"""Variables for settings in no group."""
 MAIN_AGENT = "main"
 FLAGS = "flags"
 """Name of the layer of settings that options of a command set."""
@@ -44,12 +42,10 @@ _MAX_NAMES = 10
 
 @frozen
 class Layer:
-    """One source of settings, with their normalised tree."""
+    """Settings of one source."""
 
     name: str
-    tree: dict[str, Any] = field(default_factory=dict)
-    notices: list[str] = field(default_factory=list)
-    """What became of names that Kept does not have."""
+    tree: SettingGroup = field(default_factory=SettingGroup)
 
 
 @frozen
@@ -90,59 +86,56 @@ def load_config(
     user_file = find_user_file(home, config_file or env.get("KEPT_CONFIG"))
     if agent_id != MAIN_AGENT and not new_agent:
         require_agent(home, user_file.path, agent_id)
-    user = user_layers(user_file.path, agent_id)
-    layers = [*user, environment_layer(env), _flags_layer(workspace, settings or {})]
+    notices: list[str] = []
+    user = user_layers(user_file.path, agent_id, notices)
+    layers = [*user, *_environment_layers(env, notices)]
+    layers += (_layer_of(FLAGS, key, value, notices) for key, value in (settings or {}).items())
+    if workspace:
+        layers.append(Layer(FLAGS, SettingGroup(workspace=workspace)))
     workspace_path = resolve_workspace(home, agent_id, layers)
     configured = resolve_workspace(home, agent_id, user)
     is_named = is_same_folder(workspace_path, configured)
     if not is_named:
         for layer in user:  # the layout is that of the workspace which the user's file names
             layer.tree.pop("workspace_layout", None)
-
-    tree: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for layer in layers:
-        _merge(Settings, tree, layer.tree, layer.name, origins)
-    _fill_agent_id(tree, agent_id)
-    notices: list[str] = []
+    tree, origins = fold_layers(layers, agent_id)
     config = Config(
         home=home,
         workspace=workspace_path,
         agent_id=agent_id,
-        agent=build(Settings, tree | {"workspace": workspace_path}, at="", notices=notices),
+        agent=build(Settings, tree | {"workspace": workspace_path}),
         keys=read_keys(env),
         trusts_workspace=trust_workspace or is_named,
         conversations="agent" if is_named else _find_conversations(home, agent_id, workspace_path, configured),
         models_folder=os.path.join(home, "models"),
-        notices=(*notices, *(notice for layer in layers for notice in layer.notices)),
+        notices=tuple(notices),
     )
     return LoadedConfig(config, origins, user_file)
 
 
+def fold_layers(layers: Iterable[Layer], agent_id: str) -> tuple[SettingGroup, dict[str, str]]:
+    """Return the settings of all layers, with the layer that each came from. Fill `{agentId}` in, in paths."""
+    tree, origins = SettingGroup(), dict[str, str]()
+    for layer in layers:
+        _merge(tree, layer.tree, layer.name, origins, agent_id)
+    return tree, origins
+
+
 def _merge(
-    kind: Any, into: dict[str, Any], tree: dict[str, Any], name: str, origins: dict[str, str], at: str = ""
+    into: dict[str, Any], tree: SettingGroup, name: str, origins: dict[str, str], agent_id: str, at: str = ""
 ) -> None:
     """Merge groups setting by setting. A value replaces the earlier one, even if it is a mapping, such as headers."""
     for key, value in tree.items():
-        inner = group_by_name(kind) or hints(kind)[key]
-        is_group = is_dataclass(inner) or group_by_name(inner) is not None
-        if is_group and isinstance(value, dict):
-            into[key] = into.get(key) or {}
-            _merge(inner, into[key], value, name, origins, join(at, key))
-        else:
-            into[key] = value
-            origins[join(at, key)] = name
-
-
-def _fill_agent_id(tree: dict[str, Any], agent_id: str) -> None:
-    """Fill `{agentId}` in, in the paths of an agent's settings."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            _fill_agent_id(value, agent_id)
-        elif key in _PATHS and isinstance(value, str):
-            tree[key] = value.replace("{agentId}", agent_id)
-        elif key in _PATHS and isinstance(value, list | tuple):
-            tree[key] = [str(path).replace("{agentId}", agent_id) for path in value]
+        where = join(at, key)
+        if isinstance(value, SettingGroup):
+            _merge(into.setdefault(key, SettingGroup()), value, name, origins, agent_id, where)
+            continue
+        if key in _PATHS and isinstance(value, tuple):
+            value = tuple(path.replace("{agentId}", agent_id) for path in value)
+        elif key in _PATHS and value is not None:
+            value = value.replace("{agentId}", agent_id)
+        into[key] = value
+        origins[where] = name
 
 
 def _find_conversations(home: str, agent_id: str, workspace: str, configured: str) -> Literal["claimed", "apart"]:
@@ -171,33 +164,35 @@ def find_user_file(home: str, named: str | None) -> ConfigFile:
     return file
 
 
-def user_layers(path: str, agent_id: str) -> list[Layer]:
+def user_layers(path: str, agent_id: str, notices: list[str]) -> list[Layer]:
     """Return two layers: the defaults for all agents, and the settings of this one."""
-    return layers_of_tree(parse_settings(path, read_settings(path)), path, agent_id)
+    return layers_of_tree(parse_settings(path, read_settings(path)), path, agent_id, notices)
 
 
-def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str) -> list[Layer]:
+def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str, notices: list[str]) -> list[Layer]:
     """Return the layers of a user file from its content. ``path`` is for messages."""
-    name = f"user file {path}"
-    all_agents, own = Layer(name), Layer(f"{name}, agent '{agent_id}'")
+    own = SettingGroup()
     try:
         _refuse_unknown(tree, ("agents", "gateway"), at="")
         agents = {} if tree.get("agents") is None else tree["agents"]
         if not isinstance(agents, dict):
             raise ConfigError("agents: expected 'defaults' and 'list'.")
         _refuse_unknown(agents, ("defaults", "list"), at="agents.")
-        notices = all_agents.notices
-        all_agents.tree.update(_checked(AgentSettings, agents.get("defaults"), "agents.defaults", notices))
-        all_agents.tree["gateway"] = _checked(GatewaySettings, tree.get("gateway"), "gateway", notices)
-        for at, entry in enumerate(_entries(agents.get("list"))):
+        common = read_group(AgentSettings, agents.get("defaults"), at="agents.defaults", notices=notices)
+        common["gateway"] = read_group(GatewaySettings, tree.get("gateway"), at="gateway", notices=notices)
+        entries = agents.get("list")
+        if not isinstance(entries, list | None):
+            raise ConfigError("agents.list: expected a list of agents, each with an 'id'.")
+        for at, entry in enumerate(entries or ()):
+            if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int) or entry["id"] == "":
+                raise ConfigError(f"agents.list[{at}]: every agent needs an 'id'.")
             settings = {key: value for key, value in entry.items() if key != "id"}
-            checked = _checked(AgentSettings, settings, f"agents.list[{at}]", notices)
+            checked = read_group(AgentSettings, settings, at=f"agents.list[{at}]", notices=notices)
             if str(entry["id"]) == agent_id:
-                own.tree.clear()
-                own.tree.update(checked)
+                own = checked
     except ConfigError as exc:
         raise ConfigError(f"{path}: {exc.message}", hint=exc.hint) from None
-    return [all_agents, own]
+    return [Layer(f"user file {path}", common), Layer(f"user file {path}, agent '{agent_id}'", own)]
 
 
 def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:
@@ -208,78 +203,30 @@ def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) ->
             raise unknown_key(f"{at}{key}", str(key), list(known))
 
 
-def _entries(listed: Any) -> list[dict[str, Any]]:
-    if not isinstance(listed, list | None):
-        raise ConfigError("agents.list: expected a list of agents, each with an 'id'.")
-    for at, entry in enumerate(listed or ()):
-        if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int) or entry["id"] == "":
-            raise ConfigError(f"agents.list[{at}]: every agent needs an 'id'.")
-    return listed or []
-
-
-def _checked(kind: type, tree: Any, at: str, notices: list[str]) -> dict[str, Any]:
-    """Return a normalised tree. Build it once on the way, so that a ConfigError names this file and not the result."""
-    normalised = normalise(kind, tree, at=at, notices=notices)
-    build(kind, normalised, at=at, notices=[])
-    return normalised
-
-
 # the environment and flags
 
 
-def environment_layer(env: Mapping[str, str]) -> Layer:
-    """Return the layer of KEPT_WORKSPACE and of settings such as KEPT_MEMORY_SEARCH__PROVIDER=none."""
-    layer = Layer("environment")
+def _environment_layers(env: Mapping[str, str], notices: list[str]) -> Iterator[Layer]:
+    """Yield a layer for each variable of a setting, such as KEPT_MEMORY_SEARCH__PROVIDER=none."""
     for name in sorted(env):
-        if not name.startswith("KEPT_") or name in ENV_NAMES:
+        if not name.startswith("KEPT_") or name in _NOT_SETTINGS or (name in _SHORT_NAMES and not env[name]):
             continue
-        if "__" not in name:
-            raise ConfigError(f"{name}: there is no such variable.", hint=nearest(name, list(ENV_NAMES)))
-        keys = name.removeprefix("KEPT_").lower().split("__")
-        if is_removed(".".join(keys)):
-            layer.notices.append(f"{name}: {IGNORED}")
-        else:
-            _put_setting(layer, keys, env[name], at=name)
-    if env.get("KEPT_WORKSPACE"):
-        layer.tree["workspace"] = env["KEPT_WORKSPACE"]
-    if env.get("KEPT_WORKSPACE_LAYOUT"):
-        _put_setting(layer, ["workspace_layout"], env["KEPT_WORKSPACE_LAYOUT"], at="KEPT_WORKSPACE_LAYOUT")
-    return layer
+        if "__" not in name and name not in _SHORT_NAMES:
+            raise ConfigError(
+                f"{name}: there is no such variable.", hint=nearest(name, [*_NOT_SETTINGS, *_SHORT_NAMES])
+            )
+        key = name.removeprefix("KEPT_").lower().replace("__", ".")
+        try:
+            yield _layer_of("environment", key, env[name], notices)
+        except ConfigError as exc:
+            raise ConfigError(f"{name}: {exc.message}", hint=exc.hint) from None
 
 
-def _flags_layer(workspace: str | None, settings: Mapping[str, Any]) -> Layer:
-    layer = Layer(FLAGS)
-    for key, value in settings.items():
-        _put_setting(layer, key.removeprefix("agents.defaults.").split("."), value, at=key)
-    if workspace:
-        layer.tree["workspace"] = workspace
-    return layer
-
-
-def _put_setting(layer: Layer, keys: list[str], value: Any, *, at: str) -> None:
-    """Put a value into a layer at a path of keys, or raise ConfigError if the schema does not have that path."""
-    *groups, last = keys
-    kind: Any = Settings
-    tree = layer.tree
-    for key in groups:
-        name, kind = step_into(kind, key, at=at)
-        tree = tree.setdefault(name, {})
-    name, kind = step_into(kind, last, at=at)
-    value = read_flow(kind, value, at)
-    if is_dataclass(kind) and not isinstance(value, Mapping):
-        raise ConfigError(f"{at}: '{name}' is a group.", hint=f"Set one of: {', '.join(hints(kind))}.")
-    coerce(kind, value, at, notices=[])
-    tree[name] = normalise_value(kind, value, at=at, notices=layer.notices)
-
-
-def step_into(kind: Any, key: str, *, at: str) -> tuple[str, Any]:
-    """Return the name and the type of what a key names in a group. Raise ConfigError if there is no such setting."""
-    if group := group_by_name(kind):
-        return key, group
-    known = hints(kind) if is_dataclass(kind) else {}
-    if snake(key) not in known:
-        raise unknown_key(at, key, list(known))
-    return snake(key), known[snake(key)]
+def _layer_of(name: str, key: str, value: Any, notices: list[str]) -> Layer:
+    """Return the layer of one setting, or raise ConfigError."""
+    for part in reversed(key.removeprefix("agents.defaults.").split(".")):
+        value = {part: value}
+    return Layer(name, read_group(Settings, value, at="", notices=notices))
 
 
 # folders
@@ -371,7 +318,6 @@ def settings_by_agent(loaded: LoadedConfig) -> dict[str, LoadedConfig]:
     """Return the settings of every agent by its name. A workspace that only this run uses does not count."""
     home, file = loaded.config.home, loaded.user_file
     path = file.path if file.exists else None
-    ours = ("KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT")
-    environ = {name: value for name, value in os.environ.items() if name not in ours}
+    environ = {name: value for name, value in os.environ.items() if name not in _SHORT_NAMES}
     names = agent_names(home, file.path)
     return {name: load_config(home=home, agent=name, config_file=path, environ=environ) for name in names}

@@ -16,17 +16,24 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, cast
+from typing import Any, Literal, Union
 
-from kept.config.removed import IGNORED, is_removed
 from kept.errors import ConfigError
-
-T = TypeVar("T")
 
 MAX_BYTES = 256_000
 _UNCHANGED = "Nothing was changed."
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _MOST_NAMES = 20
+_UNBOUNDED: Mapping[str, Any] = {}
+_IGNORED = (
+    "memory_search.experimental",
+    "memory_search.local.model_cache_dir",
+    "memory_search.query.top_k",
+    "memory_search.store.driver",
+    "memory_search.store.vector.extension_path",
+    "gateway.auto_responder.memory_fts_enabled",
+)
+"""Settings of OpenClaw's documents that Kept does not have. A file with them opens, with a notice."""
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -129,41 +136,6 @@ def snake(key: str) -> str:
     return _CAMEL.sub(r"_\1", key).lower().replace("-", "_")
 
 
-def normalise(kind: Any, tree: Any, *, at: str, notices: list[str]) -> dict[str, Any]:
-    """Return a tree with snake_case keys. Raise ConfigError for a key that the schema does not have.
-
-    Those that Kept no longer has are named in ``notices``.
-    """
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{at or 'the file'}: expected a group of settings, got {describe(tree)}.")
-    known = hints(kind)
-    out: dict[str, Any] = {}
-    for raw_key, value in tree.items():
-        key = snake(str(raw_key))
-        where = join(at, key)
-        if key in out:
-            raise ConfigError(f"{where}: given twice, once in camelCase.")
-        if key in known:
-            out[key] = normalise_value(known[key], value, at=where, notices=notices)
-        elif is_removed(where):
-            notices.append(f"{where}: {IGNORED}")
-        else:
-            raise unknown_key(where, str(raw_key), list(known))
-    return out
-
-
-def normalise_value(kind: Any, value: Any, *, at: str, notices: list[str]) -> Any:
-    """Return the value of a setting, with snake_case keys if it is a group of settings or several by name."""
-    if is_dataclass(kind):
-        return normalise(kind, value, at=at, notices=notices)
-    group = group_by_name(kind)
-    if group is None or not isinstance(value, dict):
-        return value
-    return {str(name): normalise(group, inner, at=f"{at}.{name}", notices=notices) for name, inner in value.items()}
-
-
 def unknown_key(where: str, key: str, known: list[str]) -> ConfigError:
     return ConfigError(f"{where}: there is no such setting.", hint=nearest(snake(key), known))
 
@@ -182,54 +154,88 @@ def nearest(name: str, known: list[str]) -> str:
 # values
 
 
-def build(kind: type[T], tree: dict[str, Any], *, at: str, notices: list[str]) -> T:
-    """Return an instance of a schema class from a normalised tree. Clamp numbers, and say so in ``notices``; raise
-    ConfigError for other misfits.
+class SettingGroup(dict[str, Any]):
+    """Settings of a group by their names, as far as one layer has them. A later layer overrides them one by one."""
 
-    A class may adjust its instances in a method ``after_build``.
+
+def read_group(kind: Any, tree: Any, *, at: str, notices: list[str]) -> SettingGroup:
+    """Return the settings of a group, each as its type. ``kind`` is the schema class.
+
+    Clamp numbers, and say so in ``notices``. Raise ConfigError for other misfits and for unknown names.
     """
-    values: dict[str, Any] = {}
+    if not isinstance(tree, dict | None):
+        raise ConfigError(f"{at or 'the file'}: expected a group of settings, got {describe(tree)}.")
     known = hints(kind)
-    for spec in fields(cast("Any", kind)):
-        if spec.name not in tree:
-            continue
-        where, value = join(at, spec.name), tree[spec.name]
-        values[spec.name] = used = coerce(known[spec.name], value, where, notices=notices)
-        if "low" in spec.metadata:
-            values[spec.name] = clamp(used, spec.metadata)
-            if values[spec.name] != used:
-                limits = range_text(spec.metadata)
-                notices.append(f"{where}: {value} is out of range ({limits}); {values[spec.name]} is used.")
-    settings = kind(**values)
-    after_build: Any = getattr(settings, "after_build", None)
-    return cast("T", after_build()) if after_build else settings
+    values = SettingGroup()
+    for raw_key, value in (tree or {}).items():
+        key = snake(str(raw_key))
+        where = join(at, key)
+        if key in values:
+            raise ConfigError(f"{where}: given twice, once in camelCase.")
+        if key in known:
+            values[key] = read_value(known[key], value, where, notices, kind.__dataclass_fields__[key].metadata)
+        elif where.endswith(_IGNORED):
+            notices.append(f"{where}: Kept does not have this setting; it is ignored.")
+        else:
+            raise unknown_key(where, str(raw_key), list(known))
+    for spec in fields(kind):
+        if spec.default is spec.default_factory is dataclasses.MISSING and spec.name not in values:
+            raise ConfigError(f"{at}: '{spec.name}' is missing.")
+    return values
 
 
-def coerce(kind: Any, value: Any, where: str, *, notices: list[str]) -> Any:
-    """Return a value as the type of its setting, or raise ConfigError."""
-    origin = typing.get_origin(kind)
+def build(kind: Any, values: Mapping[str, Any]) -> Any:
+    """Return an instance of a schema class. It may adjust itself in a method ``after_build``, or raise ConfigError."""
+    known = hints(kind)
+    settings = kind(**{name: _build_value(known[name], value) for name, value in values.items()})
+    return settings.after_build() if hasattr(kind, "after_build") else settings
+
+
+def _build_value(kind: Any, value: Any) -> Any:
     if is_dataclass(kind):
-        return _group(kind, value, where, notices)
-    if origin is Literal:
-        return _choice(typing.get_args(kind), value, where)
-    if origin in (Union, types.UnionType):
-        return _any_of(typing.get_args(kind), value, where, notices)
-    if origin is tuple:
-        return _list_of(typing.get_args(kind)[0], value, where, notices)
-    if origin is dict:
-        return _mapping(typing.get_args(kind)[1], value, where, notices)
-    return _scalar(kind, value, where)
-
-
-def read_flow(kind: Any, value: Any, where: str) -> Any:
-    """Return what a text such as `{a: b}` or `[a, b]` says, as people type a mapping or a list; else the value."""
-    fits = typing.get_origin(kind) in (tuple, dict) or is_dataclass(kind)
-    if not fits or not isinstance(value, str) or value[:1] not in ("[", "{"):
+        return build(kind, value)
+    item = next((item for item in typing.get_args(kind) if is_dataclass(item)), None)
+    if item is None:
         return value
+    if isinstance(value, tuple):
+        return tuple(build(item, inner) for inner in value)
+    return {name: build(item, inner) for name, inner in value.items()}
+
+
+def read_value(kind: Any, value: Any, where: str, notices: list[str], bounds: Mapping[str, Any] = _UNBOUNDED) -> Any:
+    """Return a value as the type of its setting, or raise ConfigError. The settings of a group stay a `SettingGroup`.
+
+    Text such as `{a: b}` or `[a, b]` is read as people type a mapping or a list.
+    """
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(value, str) and value[:1] in ("[", "{") and (origin in (tuple, dict) or is_dataclass(kind)):
+        value = _read_flow(value, where)
+    if is_dataclass(kind):
+        return read_group(kind, value, at=where, notices=notices)
+    if origin is Literal:
+        return _choice(args, value, where)
+    if origin in (Union, types.UnionType):
+        used = _any_of(args, value, where, notices)
+    elif origin is tuple:
+        return _list_of(args[0], value, where, notices)
+    elif origin is dict:
+        return _mapping(args[1], value, where, notices)
+    else:
+        used = _scalar(kind, value, where)
+    if "high" not in bounds or not isinstance(used, int | float):
+        return used
+    low, high = bounds["low"], bounds["high"]
+    clamped = type(used)(min(max(used, low), high))
+    if clamped != used:
+        notices.append(f"{where}: {value} is out of range ({low:,} to {high:,}); {clamped} is used.")
+    return clamped
+
+
+def _read_flow(text: str, where: str) -> Any:
     from kept.base.safe_yaml import YamlRefused, load_yaml
 
     try:
-        return load_yaml(value)
+        return load_yaml(text)
     except YamlRefused as exc:
         raise ConfigError(f"{where}: {exc.problem}.", hint=_UNCHANGED) from exc
 
@@ -254,7 +260,7 @@ def _any_of(options: tuple[Any, ...], value: Any, where: str, notices: list[str]
         if option is type(None):
             continue
         try:
-            return coerce(option, value, where, notices=notices)
+            return read_value(option, value, where, notices)
         except ConfigError as exc:
             error = error or exc
     assert error is not None
@@ -266,7 +272,7 @@ def _list_of(item: Any, value: Any, where: str, notices: list[str]) -> tuple[Any
         value = [part.strip() for part in value.split(",") if part.strip()]
     if not isinstance(value, list | tuple):
         raise ConfigError(f"{where}: expected a list, got {describe(value)}.")
-    return tuple(coerce(item, element, f"{where}[{at}]", notices=notices) for at, element in enumerate(value))
+    return tuple(read_value(item, element, f"{where}[{at}]", notices) for at, element in enumerate(value))
 
 
 def _mapping(item: Any, value: Any, where: str, notices: list[str]) -> dict[str, Any]:
@@ -278,16 +284,8 @@ def _mapping(item: Any, value: Any, where: str, notices: list[str]) -> dict[str,
         raise ConfigError(f"{where}: expected names and values, got {describe(value, hide=True)}.")
     if item is str:
         return {str(key): str(text) for key, text in value.items()}
-    return {str(key): coerce(item, inner, f"{where}.{key}", notices=notices) for key, inner in value.items()}
-
-
-def _group(kind: Any, value: Any, where: str, notices: list[str]) -> Any:
-    """Return a group of settings. Raise ConfigError if one without a default is missing."""
-    tree = normalise(kind, value, at=where, notices=notices)
-    for spec in fields(kind):
-        if spec.default is spec.default_factory is dataclasses.MISSING and spec.name not in tree:
-            raise ConfigError(f"{where}: '{spec.name}' is missing.")
-    return build(kind, tree, at=where, notices=notices)
+    values = ((str(key), read_value(item, inner, f"{where}.{key}", notices)) for key, inner in value.items())
+    return SettingGroup(values) if is_dataclass(item) else dict(values)
 
 
 def _scalar(kind: type, value: Any, where: str) -> Any:
@@ -313,17 +311,6 @@ def _number(kind: type, value: Any, where: str) -> int | float:
         expected = "a whole number" if kind is int else "a number"
         raise ConfigError(f"{where}: expected {expected}, got {describe(value)}.")
     return int(number) if kind is int else number
-
-
-def clamp(value: Any, bounds: Mapping[str, Any]) -> Any:
-    """Return a number within the bounds of its field, and any other value as it is."""
-    if "low" not in bounds or isinstance(value, str) or value is None:
-        return value
-    return type(value)(min(max(value, bounds["low"]), bounds["high"]))
-
-
-def range_text(bounds: Mapping[str, Any]) -> str:
-    return f"{bounds['low']:,} to {bounds['high']:,}"
 
 
 def describe(value: Any, *, hide: bool = False) -> str:

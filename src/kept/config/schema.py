@@ -357,7 +357,7 @@ class SessionSettings:
     identity_links: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Accounts of each person, such as `ada: [telegram:5054, http:ada]`."""
     owner: str = "auto"
-    """Person that the home belongs to: a name, an account, `none`, or `auto`: nobody until it has been asked."""
+    """Person that the home belongs to: a name, an account, `none`, or `auto`: nobody, and Kept says so."""
     reset: ResetSettings = ResetSettings()
 
     def after_build(self) -> SessionSettings:

@@ -9,9 +9,8 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from kept.base.values import frozen
-from kept.config.layers import LoadedConfig, step_into
-from kept.config.read import clamp, coerce, group_by_name, nearest, range_text, read_flow, settings_of, snake
-from kept.config.removed import is_removed
+from kept.config.layers import LoadedConfig
+from kept.config.read import group_by_name, hints, nearest, read_value, settings_of, snake
 from kept.config.schema import Settings
 from kept.errors import ConfigError, UsageError
 
@@ -35,42 +34,36 @@ def find_setting(name: str) -> tuple[Any, Mapping[str, Any]]:
     kind: Any = Settings
     metadata: Mapping[str, Any] = {}
     for key in name.split("."):
-        group = kind
-        try:
-            known, kind = step_into(group, key, at=name)
-        except ConfigError as exc:
-            raise ConfigError(exc.message, hint=_nearest_name(name)) from None
-        metadata = {} if group_by_name(group) else group.__dataclass_fields__[known].metadata
+        if group := group_by_name(kind):
+            kind, metadata = group, {}
+            continue
+        known = hints(kind) if is_dataclass(kind) else {}
+        if key not in known:
+            raise ConfigError(f"{name}: there is no such setting.", hint=_nearest_name(name))
+        metadata = kind.__dataclass_fields__[key].metadata
+        kind = known[key]
     if is_dataclass(kind):
         below = next(known for known in (*setting_names(), f"{name}.…") if known.startswith(f"{name}."))
         raise ConfigError(f"{name}: is a group of settings.", hint=f"Set one of them, such as {below}.")
     return kind, metadata
 
 
-def read_value(name: str, values: Sequence[str]) -> Any:
+def read_typed(name: str, values: Sequence[str]) -> Any:
     """Return the value of a setting as it is written to the file. Raise ConfigError if it is not one."""
     kind, metadata = find_setting(name)
-    value = _parse(kind, values, name)
+    value: Any = list(values) if len(values) > 1 else values[0]
+    if len(values) > 1 and typing.get_origin(kind) is not tuple:
+        raise UsageError(f"{name}: takes one value.", hint="Put quotes around a value with spaces.")
+    if value == "null" and type(None) in typing.get_args(kind):
+        return None
+    notices: list[str] = []
     try:
-        stored = coerce(kind, value, name, notices=[])
+        stored = read_value(kind, value, name, notices, metadata)
     except ConfigError as exc:
         raise ConfigError(exc.message, hint=exc.hint if "Choose" in exc.hint else "Nothing was changed.") from None
-    if clamp(stored, metadata) != stored:
-        problem = f"{name}: {stored} is out of range ({range_text(metadata)})."
-        raise ConfigError(problem, hint="Nothing was changed.")
-    return value if group_by_name(kind) else plain_value(stored)
-
-
-def _parse(kind: Any, values: Sequence[str], name: str) -> Any:
-    origin = typing.get_origin(kind)
-    if len(values) > 1:
-        if origin is not tuple:
-            raise UsageError(f"{name}: takes one value.", hint="Put quotes around a value with spaces.")
-        return list(values)
-    text = values[0]
-    if text == "null" and type(None) in typing.get_args(kind):
-        return None
-    return read_flow(kind, text, name)
+    if notices:
+        raise ConfigError(f"{notices[0].partition(';')[0]}.", hint="Nothing was changed.")
+    return plain_value(stored)
 
 
 def setting_names() -> list[str]:
@@ -86,8 +79,6 @@ def spell(key: str) -> str:
 
 def _nearest_name(name: str) -> str:
     """Return a hint with the nearest setting: one that ends like this, or is spelt like it."""
-    if is_removed(name):
-        return "Kept no longer has this setting."
     names = setting_names()
     by_end = [known for known in names if known.endswith(f".{name}")]
     return f"Did you mean '{by_end[0]}'?" if by_end else nearest(name, names)

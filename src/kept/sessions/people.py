@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 from kept.base.values import frozen
 from kept.base.visibility import KeyPattern, Viewer
@@ -43,7 +43,8 @@ PEOPLE_CHANNEL = "people"
 SHARED_CHANNEL, EVERYBODY = "shared", "everybody"
 """Channel and user in the key of the conversation that everybody shares."""
 NO_OWNER = (
-    "Nobody is the owner (session.owner): what a person says is noted in memory/private/NAME, for that person alone."
+    "Nobody is the owner: what a person says is noted in memory/private/NAME, for that person alone. To name the owner:"
+    " kept config set session.owner telegram:5054"
 )
 THREAD = "thread"
 """Type of a chat that is one of several with the same person. Its user's id is PERSON:THREAD, see `thread_id`."""
@@ -111,7 +112,6 @@ class People:
         self._linked = {read_account(account): name for name, listed in links for account in listed}
         owner = self.settings.owner
         self._owner = read_account(owner) if ":" in owner else None if owner in ("auto", "none") else owner.lower()
-        self._allowed = frozenset(map(read_account, _allowed_accounts(config)))
 
     def name_of(self, account: Account) -> str:
         """Return the name of the person behind an account, or else the account."""
@@ -186,27 +186,6 @@ class People:
             raise UsageError(f"'{reference}' is a conversation of this machine.", hint="Leave the person out.")
         return self.viewer(account, may_own=may_own)
 
-    def find_only(self, references: Iterable[str], folders: Iterable[str]) -> str | None:
-        """Return the name of the only person that the gateway lets in, if nothing names another: the settings, the
-        keys of conversations and people of tokens, which are ``references``, and the folders in memory/private."""
-        names = {self.name_of(account) for account in self._allowed}
-        if len(names) != 1 or not all(name in names for name in self.settings.identity_links):
-            return None
-        account = min(self._allowed, key=str)
-        if not account.name.isdigit() and account not in self._linked:  # the name of an account is not in its keys
-            return None
-        viewer = self.viewer(account)
-        named = (self._name_in(reference) for reference in references)
-        is_only = all(name == viewer.name for name in named) and viewer.folders.issuperset(folders)
-        return viewer.name if is_only else None
-
-    def _name_in(self, reference: str) -> str:
-        """Return whom a key, an account or a name is about, or nobody's name if it cannot be read."""
-        try:
-            return self.find(reference).name
-        except (SessionKeyInvalid, UsageError):
-            return _NOBODY
-
     def _patterns(self, account: Account) -> Iterator[KeyPattern]:
         start = f"agent:{escape_part(self.agent_id)}:{escape_part(account.channel)}:"
         name = escape_part(account.name)
@@ -225,13 +204,6 @@ def read_account(text: str) -> Account:
     """Return the account in a text such as telegram:5054, or telegram:group:-1005 for a group."""
     key = parse_key(text, agent_id=_NOBODY)
     return Account(key.channel, key.user_id, is_group=key.chat_type == GROUP)
-
-
-def _allowed_accounts(config: Config) -> Iterator[str]:
-    """Yield the accounts that the channels of the gateway let in."""
-    for channel in fields(config.gateway):
-        for user in getattr(getattr(config.gateway, channel.name), "allow_users", ()):
-            yield f"{channel.name}:{user}"
 
 
 def find_account(key: str) -> Account | None:

@@ -163,7 +163,7 @@ def _plan_workspaces(manifest: Manifest, home: str, user_file: str, workspace: s
         if workspace and known.name == MAIN_AGENT:
             workspaces[known.notes] = expand(workspace)
         elif known.notes not in workspaces:
-            named = _named_workspace(user_layers(user_file, known.name))
+            named = _named_workspace(user_layers(user_file, known.name, []))
             workspaces[known.notes] = named or default_workspace(home, known.name)
     return workspaces
 
@@ -174,7 +174,7 @@ def _with_entries(
     """Return settings in which each agent has an entry that names its workspace, if they do not lead there already.
     Raise ConfigError if they cannot be used."""
     for agent in manifest.agents:
-        layers = layers_of_tree(parse_settings(user_file, settings), user_file, agent.name)
+        layers = layers_of_tree(parse_settings(user_file, settings), user_file, agent.name, [])
         chosen, named = workspaces[agent.notes], _named_workspace(layers)
         is_there = is_same_folder(named or default_workspace(home, agent.name), chosen)
         values = {} if is_there else {"workspace": chosen}
