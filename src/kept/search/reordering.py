@@ -29,6 +29,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
@@ -37,7 +38,6 @@ from kept.base.remote_errors import EmbeddingError
 from kept.base.words.segment import fold, is_unspaced, name_parts_in, normalise
 from kept.index.chunking.markdown import HEADING_JOIN, HEADING_MARKS, note_name
 from kept.index.sqlite.rows import ChunkRow
-from kept.index.sqlite.word_index import every
 from kept.search.candidates import WeightedTerm
 from kept.search.query import ParsedQuery, make_phrase
 from kept.search.scores import Scored, rank
@@ -80,12 +80,10 @@ class ExactMatch:
         """Return the chunks that may have it. The context of a chunk holds the titles above it."""
         if not self.phrases:
             return []
-        rows, weights = [], (1.0, 1.0)
-        if self.counts_in_text:
-            rows = words.best_rows(every(self.phrases), weights=weights, limit=MAX_ROWS, filters=filters)
+        search = partial(words.rows_with_every, self.phrases, limit=MAX_ROWS)
+        rows = search(filters=filters) if self.counts_in_text else []
         if (not self.counts_in_text or len(rows) == MAX_ROWS) and "memory" in (filters.sources or SOURCES):
-            in_context, of_notes = every(self.phrases, in_context=True), replace(filters, sources=("memory",))
-            rows += words.best_rows(in_context, weights=weights, limit=MAX_ROWS, filters=of_notes)
+            rows += search(filters=replace(filters, sources=("memory",)), in_context=True)
         return list(dict.fromkeys(rows))
 
     def lift(

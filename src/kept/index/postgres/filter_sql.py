@@ -22,8 +22,8 @@ _WRITTEN_BEFORE = (
 _KEY = "c.session_key"
 
 
-def filter_sql(filters: Filter, *, key: str = _KEY) -> Condition:
-    """Return a condition on `c` and its values. ``key`` is the SQL for the key of a conversation."""
+def filter_sql(filters: Filter, *, key: str = _KEY) -> tuple[str, dict[str, Any]]:
+    """Return a condition on `c` and its values by name. ``key`` is the SQL for the key of a conversation."""
     conditions: list[Condition] = []
     if filters.sources:
         conditions.append(("c.source = ANY(%s)", [list(filters.sources)]))
@@ -46,14 +46,14 @@ def filter_sql(filters: Filter, *, key: str = _KEY) -> Condition:
         conditions.append(_scope_sql(filters.scope))
     if filters.viewer is not None:
         conditions.append(_viewer_sql(filters.viewer, key))
-    return _all_of(conditions)
+    return _named(conditions)
 
 
-def hidden_notes_sql(filters: Filter) -> Condition:
+def hidden_notes_sql(filters: Filter) -> tuple[str, dict[str, Any]]:
     """Return a condition on the path of a note and its values, for what a project and a viewer do not see."""
     conditions = [_scope_sql(filters.scope)] if filters.scope is not None else []
     conditions += [_notes_sql(filters.viewer)] if filters.viewer is not None else []
-    return _all_of(conditions)
+    return _named(conditions)
 
 
 def glob_pattern(glob: str) -> str:
@@ -70,9 +70,13 @@ def _glob_part(part: str) -> str:
     return part.replace("\\", "\\\\")
 
 
-def _all_of(conditions: list[Condition]) -> Condition:
+def _named(conditions: list[Condition]) -> tuple[str, dict[str, Any]]:
+    """Return all conditions as one, whose values have names."""
+    values = [value for _, values in conditions for value in values]
+    names = iter(f"f{number}" for number in range(len(values)))
     clauses = " AND ".join(clause for clause, _ in conditions) or "true"
-    return clauses, [value for _, values in conditions for value in values]
+    clause = re.sub("%s", lambda _: f"%({next(names)})s", clauses)
+    return clause, {f"f{number}": value for number, value in enumerate(values)}
 
 
 def _viewer_sql(viewer: Viewer, key: str) -> Condition:

@@ -25,7 +25,7 @@ from kept.index.sqlite.rows import (
     FileWrite,
     IndexCounts,
     NoteTables,
-    content_key,
+    plan_chunks,
 )
 from kept.index.sqlite.vectors import VectorTable
 
@@ -145,17 +145,9 @@ class Generation:
         source, path = write.file.source, write.file.path
         query = f"SELECT content_key, row FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line > ?"
         old: dict[bytes, int] = dict(self.db.execute(query, (source, path, write.after_line)))
-        shared = write.timestamp_ms is not None
-        new = {content_key(chunk, with_time=not shared): chunk for chunk in write.chunks}
-        # If one piece of a long line changed, all its pieces are written again, so that rows follow the text.
-        lines = {chunk.start_line for key, chunk in new.items() if key not in old}
-        added = [key for key, chunk in new.items() if chunk.start_line in lines]
-        unchanged = new.keys() - added
-        # Rows that stay keep their vectors and their words, so an entry added to a long log costs one row.
-        removed = [row for key, row in old.items() if key not in unchanged]
+        removed, added = plan_chunks(old, write)
         self._delete_rows(removed)
-        for key in added:
-            chunk = new[key]
+        for key, chunk in added:
             values = (source, path, *_new_values(chunk), int(chunk.is_recalled), key)
             marks = ", ".join("?" * len(values))
             self.db.execute(f"INSERT INTO {self.prefix}chunks ({_NEW_COLUMNS}) VALUES ({marks})", values)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -263,3 +263,16 @@ def content_key(chunk: NewChunk, *, with_time: bool) -> bytes:
         chunk.words,
     )
     return hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=16).digest()
+
+
+def plan_chunks(old: Mapping[bytes, int], write: FileWrite) -> tuple[list[int], list[tuple[bytes, NewChunk]]]:
+    """Compare the stored chunks of a file, rows by content key, with new ones. Return the rows to remove, and the
+    chunks to add by their keys. Rows that stay keep their words and vectors, so an entry added to a long log costs one
+    row. Pure."""
+    shared = write.timestamp_ms is not None
+    new = {content_key(chunk, with_time=not shared): chunk for chunk in write.chunks}
+    # If one piece of a long line changed, all its pieces are written again, so that rows follow the text.
+    lines = {chunk.start_line for key, chunk in new.items() if key not in old}
+    added = [(key, chunk) for key, chunk in new.items() if chunk.start_line in lines]
+    unchanged = new.keys() - {key for key, _ in added}
+    return [row for key, row in old.items() if key not in unchanged], added

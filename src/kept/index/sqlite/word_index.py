@@ -234,6 +234,13 @@ class WordIndex:
 
         return ListedPhraseSearch(self.lists, phrases)
 
+    def rows_with_every(
+        self, phrases: Sequence[Phrase], *, limit: int, filters: Filter, in_context: bool = False
+    ) -> list[int]:
+        """Return the best chunks that have every phrase, in their context if ``in_context`` is set, best first."""
+        expression = every(phrases, in_context=in_context)
+        return self.best_rows(expression, weights=(1.0, 1.0), limit=limit, filters=filters)
+
     def best_rows(self, expression: str, *, weights: tuple[float, float], limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25, best first. Equal ones at the end: the newest, then by path and line."""
         rank = f"bm25(chunks_fts, {weights[0]}, {weights[1]})"

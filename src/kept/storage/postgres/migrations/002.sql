@@ -2,6 +2,10 @@
 -- Everything is keyed by `space`: one generation of the index of one workspace. A rebuild fills a new space, and one
 -- update makes it the live one. So a workspace can be partitioned off, moved or dropped by its key.
 
+-- In `public`, since all schemas of a database share them. If they exist, no right is needed.
+CREATE EXTENSION IF NOT EXISTS vector SCHEMA public;
+CREATE EXTENSION IF NOT EXISTS intarray SCHEMA public;
+
 CREATE TABLE kept.indexes (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text COLLATE "C" NOT NULL UNIQUE,
@@ -76,7 +80,8 @@ CREATE TABLE kept.vectors (
     row bigint NOT NULL REFERENCES kept.chunks ON DELETE CASCADE,
     space bigint NOT NULL,
     tier smallint NOT NULL DEFAULT 0,
-    code public.halfvec NOT NULL,
+    -- NULL for a text that its embedder refuses.
+    code public.halfvec,
     PRIMARY KEY (space, tier, row)
 );
 CREATE INDEX vectors_by_row ON kept.vectors (row);
