@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from kept import Memory
 from kept.index.sources import IndexLimits
+from kept.storage.open import open_database
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 
 
 def write_note(workspace: Path, path: str, text: str) -> Path:
+    """Write a note as another program would: into its folder or, for a memory in a database, as another server."""
+    if address := os.environ.get("KEPT_DATABASE"):
+        from kept.storage.contract import Write
+        from kept.storage.postgres.postgres_storage import PostgresStorage
+
+        PostgresStorage(open_database(address), "workspace:main").commit([Write(path, text.encode())])
     return write_file(workspace / path, text)
 
 

@@ -29,7 +29,7 @@ from kept.config.read import (
 from kept.config.schema import AgentSettings, Config, Settings
 from kept.errors import AgentNotFound, ConfigError
 
-_NOT_SETTINGS = ("KEPT_HOME", "KEPT_AGENT", "KEPT_CONFIG")
+_NOT_SETTINGS = ("KEPT_HOME", "KEPT_AGENT", "KEPT_CONFIG", "KEPT_DATABASE")
 _SHORT_NAMES = ("KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT")
 """Variables for settings in no group."""
 MAIN_AGENT = "main"
@@ -108,6 +108,7 @@ def load_config(
         trusts_workspace=trust_workspace or is_named,
         conversations="agent" if is_named else _find_conversations(home, agent_id, workspace_path, configured),
         models_folder=os.path.join(home, "models"),
+        database=env.get("KEPT_DATABASE", ""),
         notices=tuple(notices),
     )
     return LoadedConfig(config, origins, user_file)

@@ -462,6 +462,9 @@ class Config:
     them: the next one without them would rebuild it again."""
     models_folder: str = ""
     """Folder of the models that `kept models pull` downloads. All agents share it."""
+    database: str = ""
+    """Address of the PostgreSQL that keeps documents, logs and index, instead of files. `schema=NAME` in it names the
+    schema of the installation."""
 
     @property
     def gateway(self) -> GatewaySettings:

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kept.base.clock import Clock
 from kept.base.records import Dropped, Hit, SearchResult, SourceFile
@@ -186,7 +186,14 @@ class IndexHandle:
             self.close()
             self.notices.append("The index was deleted; it has been rebuilt from the notes.")
         if self.opened_index is None:
-            if self.settings.store.path:
+            if self.config.database:
+                from kept.index.postgres.index import PostgresIndex
+                from kept.storage.open import open_database
+
+                database, name = open_database(self.config.database), f"workspace:{self.config.agent_id}"
+                # It has the methods of the other one, which the tests of both show.
+                self.opened_index = cast(Index, PostgresIndex(database, name, self.workspace.storage))
+            elif self.settings.store.path:
                 self.opened_index = Index(self.path, on_cache_loss=self.on_cache_loss)
             else:
                 self.opened_index = open_index(self.config.paths, self.workspace.root, on_cache_loss=self.on_cache_loss)

@@ -74,7 +74,7 @@ class IndexService:
             on_cache_loss=partial(self._note_replaced, remedy="It has been deleted; texts are embedded again."),
         )
         self._reranker: CrossEncoder | None = None
-        self._freshness = Freshness(uses_signal=uses_signal, endings=workspace.endings)
+        self._freshness = Freshness(uses_signal=uses_signal and not config.database, endings=workspace.endings)
         self._folders: tuple[str, ...] = ()
         self._synced: Index | None = None
         """The index that the last sync compared with the files. Another one that has replaced it since may be empty."""

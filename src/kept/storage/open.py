@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import cache
+from typing import TYPE_CHECKING
 
 from kept.config import Config
 from kept.storage.contract import Storage
 from kept.storage.files.file_storage import FileStorage
+
+if TYPE_CHECKING:
+    from kept.storage.postgres.database import Database
 
 INBOX = "inbox.jsonl"
 """Log of an agent: the messages that its gateway accepted."""
@@ -18,12 +23,12 @@ GATEWAY_LEASE = "gateway"
 
 def open_workspace(config: Config) -> Storage:
     """Return the storage of the notes, with their history and what waits for review."""
-    return FileStorage(config.workspace)
+    return _open(config, f"workspace:{config.agent_id}", config.workspace)
 
 
 def open_agent(config: Config) -> Storage:
     """Return the storage of an agent: its conversations, inbox, ledgers, schedules and receipts."""
-    return FileStorage(config.paths.folder)
+    return _open(config, f"agent:{config.agent_id}", config.paths.folder)
 
 
 def open_agent_named(home: str, name: str) -> Storage:
@@ -33,7 +38,25 @@ def open_agent_named(home: str, name: str) -> Storage:
 
 def open_home(config: Config) -> Storage:
     """Return the storage that all agents share: tokens, and the name of this machine."""
-    return FileStorage(config.home)
+    return _open(config, "home", config.home)
+
+
+def _open(config: Config, name: str, folder: str) -> Storage:
+    if not config.database:
+        return FileStorage(folder)
+    from kept.storage.postgres.postgres_storage import PostgresStorage
+
+    return PostgresStorage(open_database(config.database), name)
+
+
+@cache
+def open_database(address: str) -> Database:
+    """Return the database at an address, with its tables up to date. A process has one pool of connections for each."""
+    from kept.storage.postgres.database import Database
+
+    database = Database.at(address)
+    database.migrate()
+    return database
 
 
 def open_folder(path: str) -> Storage:

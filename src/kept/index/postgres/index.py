@@ -142,6 +142,8 @@ class PostgresIndex:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
+        if self._connection() is None:
+            self._state = None  # others may have written
         yield
 
     @contextmanager

@@ -6,6 +6,7 @@ other has another schema with a role of its own, or another database.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -35,6 +36,8 @@ LOCK_TIMEOUT_S = 2.0
 MIGRATION_TRIES = 10
 _IDLE_S = 300.0
 _PROBE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 2, "tcp_user_timeout": 5_000}
+# The pool reports to it what the caller is told as an error.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 _SCHEMA = re.compile(r"\bkept\.")
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TOLD = 200
@@ -67,6 +70,18 @@ class Database:
         self._process = 0
         self._failure: KeptError | None = None
         self._statement = cache(self._name_schema)
+
+    @classmethod
+    def at(cls, address: str) -> Database:
+        """Return the database at an address that may name a schema: postgresql://host/database?schema=team."""
+        place, _, options = address.partition("?")
+        schema, others = "kept", []
+        for option in filter(None, options.split("&")):
+            if option.startswith("schema="):
+                schema = option.removeprefix("schema=")
+            else:
+                others.append(option)
+        return cls("?".join(filter(None, (place, "&".join(others)))), schema=schema)
 
     def close(self) -> None:
         with self._lock:
