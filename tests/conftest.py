@@ -13,10 +13,12 @@ from hypothesis import settings
 
 from kept import Memory
 from kept.base.net import client
+from kept.storage.open import open_database
 from kept.testing import FakeEmbedder
 from tests.support.commands import Outcome, run_kept
 from tests.support.coroutine_tests import pytest_pyfunc_call  # noqa: F401 - pytest finds it here
 from tests.support.fake_time import FakePace
+from tests.support.postgres import PostgresServer, new_schema, running_postgres
 from tests.support.workspaces import open_memory
 
 # A run is the same today and tomorrow; `--hypothesis-profile=explore` looks for what nobody has thought of yet.
@@ -108,3 +110,16 @@ def time_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]
     yield use
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def database_address(postgres: PostgresServer) -> Iterator[str]:
+    """Address of a database with a schema of its own."""
+    yield f"{postgres.url()}&schema={new_schema()}"
+    open_database.cache_clear()

@@ -361,7 +361,7 @@ def test_any_text_there_is_can_be_indexed(tmp_path):
 def count_cut_chunks(memory) -> int:
     """How many chunks the next sync would cut from the only transcript."""
     with memory.index_service.inspecting() as (index, planner):
-        (file,) = scan_transcripts(memory.config.paths.sessions).files
+        (file,) = scan_transcripts(memory.config).files
         with index.reading():
             row = index.live.file_rows()[file.source, file.path]
         pieces = list(read_chunks(file, row, planner.recipe(), memory.config, checked_ns=0, step_bytes=10**9))

@@ -6,13 +6,7 @@ from kept.storage.files.file_storage import FileStorage
 from kept.storage.postgres.database import Database
 from kept.storage.postgres.postgres_storage import PostgresStorage
 from kept.testing import MemoryStorage
-from tests.support.postgres import new_schema, running_postgres
-
-
-@pytest.fixture(scope="session")
-def postgres():
-    with running_postgres() as server:
-        yield server
+from tests.support.postgres import new_schema
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kept.base.clock import Clock
-from kept.base.limits import int64, utf8_safe
+from kept.base.limits import is_utf8, utf8_safe
 from kept.base.records import Problem, SourceFile
 from kept.base.values import frozen
 from kept.config import Config
-from kept.errors import KeptError, NoteNotFound, SessionNotFound
+from kept.errors import KeptError, NoteNotFound, SessionNotFound, WorkspaceError
 from kept.index.note_rows import PreparedFile, Recipe, file_row, prepare_file
 from kept.index.sqlite.rows import FileRow
 from kept.notes.scan import Scan, note_file, scan_workspace
@@ -26,12 +26,13 @@ from kept.sessions.transcript_paths import (
     cite_transcript,
     is_transcript,
     is_transcript_citation,
-    iter_transcripts,
 )
+from kept.storage.open import open_agent
 
 if TYPE_CHECKING:
     from kept.base.net import RetryPolicy
     from kept.index.sqlite.generation import Generation
+    from kept.storage.contract import LogInfo
 
 FileKey = tuple[str, str]
 """Source and path."""
@@ -77,32 +78,29 @@ def find_copies(scan: Scan) -> list[Problem]:
     return find_conflicts(scan.files)
 
 
-def scan_transcripts(folder: str) -> Scan:
+def scan_transcripts(config: Config) -> Scan:
     """List the transcripts, however large: one is read in pieces, and later only where it has grown."""
     files: list[SourceFile] = []
     problems: list[Problem] = []
-    watched = folder
+    folder = config.paths.sessions
     try:
-        for entry in sorted(iter_transcripts(folder), key=lambda entry: entry.path):
-            cited = cite_transcript(entry.name)
-            try:
-                cited.encode("utf-8")
-                files.append(_transcript_file(cited, entry.path))
-            except UnicodeEncodeError:
-                problems.append(Problem(utf8_safe(cited), "its name is not valid UTF-8"))
-            except FileNotFoundError:
-                pass
-    except FileNotFoundError:
-        while not os.path.isdir(watched):  # a watch on the nearest parent notices that the folder is created
-            watched = os.path.dirname(watched)
-    except OSError as exc:
-        problems.append(Problem(CITED_FOLDER, f"cannot be listed ({exc.strerror})"))
-    return Scan(tuple(files), tuple(problems), (watched,))
+        for info in open_agent(config).logs.list(config.paths.transcripts):
+            name = info.name.removeprefix(config.paths.transcripts)
+            if is_transcript(name) and is_utf8(name):
+                files.append(_transcript_file(folder, info))
+            elif is_transcript(name):
+                problems.append(Problem(utf8_safe(cite_transcript(name)), "its name is not valid UTF-8"))
+    except WorkspaceError as exc:
+        problems.append(Problem(CITED_FOLDER, f"cannot be listed ({exc.message})"))
+    while not config.database and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)  # a watch on the nearest parent notices that the folder is created
+    return Scan(tuple(files), tuple(problems), (folder,))
 
 
-def _transcript_file(cited: str, absolute: str) -> SourceFile:
-    state = os.stat(absolute, follow_symlinks=False)
-    return SourceFile(cited, absolute, "sessions", state.st_size, int64(state.st_mtime_ns), int64(state.st_ctime_ns))
+def _transcript_file(folder: str, info: LogInfo) -> SourceFile:
+    name = os.path.basename(info.name)
+    absolute = os.path.join(folder, name)
+    return SourceFile(cite_transcript(name), absolute, "sessions", info.size, info.modified_ns, info.changed_ns)
 
 
 # reading
@@ -173,7 +171,7 @@ class SourceReader:
         if "memory" in settings.sources:
             notes = scan_workspace(self.workspace, max_bytes=settings.max_file_bytes)
         if "sessions" in settings.sources:
-            transcripts = scan_transcripts(self.config.paths.sessions)
+            transcripts = scan_transcripts(self.config)
         return Scan(
             notes.files + transcripts.files,
             notes.problems + transcripts.problems,
@@ -192,15 +190,14 @@ class SourceReader:
             only.add(("sessions" if is_session else "memory", cited))
             try:
                 if is_session:
-                    files.append(_transcript_file(cited, absolute))
+                    log = open_agent(self.config).logs.find(self.config.paths.transcripts + os.path.basename(cited))
+                    files += [_transcript_file(self.config.paths.sessions, log)] if log else []
                 elif info := self.workspace.find(cited):
                     # A large file is a problem to report.
                     if info.size > self.config.memory_search.max_file_bytes:
                         return None
                     files.append(note_file(cited, absolute, info))
-            except FileNotFoundError:
-                continue  # a transcript that is gone
-            except (KeptError, OSError):
+            except KeptError:
                 return None
         return replace(last, files=tuple(files), only=frozenset(only))
 

@@ -15,7 +15,6 @@ from kept.config.schema import ModelPriceSettings
 from kept.embedding.base import Identity
 from kept.index.batches import open_batches, read_book
 from kept.index.sources import find_copies
-from kept.index.sqlite.integrity import check_if_quick
 from kept.index.sync_planner import SyncPlanner
 from kept.index.sync_run import META_SYNCED
 from kept.models.ledger import open_embedding_ledger, open_model_ledger, tokens_of_day
@@ -51,7 +50,7 @@ def status_without_index(
 def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock: Clock) -> Status:
     """Add the state of the index. Raise StoreDamaged if a page of a small index is damaged."""
     index = planner.index
-    check_if_quick(index)
+    index.check_if_quick()
     scan, rebuild = planner.reader.scan(), planner.why_rebuild()
     changed = planner.count_changed(scan)
     with index.reading():

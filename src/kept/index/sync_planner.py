@@ -143,7 +143,7 @@ class SyncPlanner:
         thresholds = self.settings.sync.sessions
         with self.index.reading():
             known = self.index.live.file_rows()
-        for file in self._compare(scan_transcripts(config.paths.sessions), known, ())[0]:
+        for file in self._compare(scan_transcripts(config), known, ())[0]:
             size, messages = measure_growth(file, known.get((file.source, file.path)), config)
             if size >= max(1, thresholds.delta_bytes) or messages >= max(1, thresholds.delta_messages):
                 return True

@@ -308,18 +308,14 @@ class IndexService:
         return self.sync(progress=progress)
 
     def _check_tables(self) -> None:
-        from kept.index.sqlite.integrity import find_damage
-
         index = self._handle.index()
-        if problems := find_damage(index):
+        if problems := index.find_damage():
             raise StoreDamaged(f"{index.path}: the index is damaged ({problems[0]}).")
 
     def _try_embedders(self, *, force: bool, progress: Progress | None, by_request: bool) -> SyncReport:
         """Sync with the preferred embedder. If it fails, sync with its fallback, whose vectors replace the others."""
         if by_request:
-            from kept.index.sqlite.integrity import check_if_quick
-
-            check_if_quick(self._handle.index())
+            self._handle.index().check_if_quick()
         failures, reason = list[str](), ""
         embedders = self._handle.embedders_for_sync()
         for number, embedder in enumerate(embedders):

@@ -23,7 +23,7 @@ from kept.gateway.inbox import Inbox
 from kept.index.batches import open_batches
 from kept.index.sources import find_copies
 from kept.index.sqlite.embedding_cache import find_cache_path
-from kept.index.sqlite.integrity import describe_checks, find_damage
+from kept.index.sqlite.integrity import describe_checks
 from kept.memory import Memory
 from kept.models.ledger import open_embedding_ledger, open_model_ledger
 from kept.notes.daily import get_daily_notes
@@ -138,7 +138,7 @@ def _make_private(memory: Memory) -> None:
 
 def _integrity(memory: Memory) -> Iterator[Check]:
     with memory.index_service.inspecting() as (index, _):
-        problems, lost = find_damage(index), index.cache.find_damage()
+        problems, lost = index.find_damage(), index.cache.find_damage()
         size, why_read_only = index.size_bytes(), index.why_read_only
     if why_read_only:
         detail = f"{why_read_only.message} Notes can be searched, but changes are not indexed. {why_read_only.hint}"

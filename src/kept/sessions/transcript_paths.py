@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-from collections.abc import Iterator
 
 TRANSCRIPT_ENDING = ".jsonl"
 CITED_FOLDER = "sessions/"
@@ -36,14 +35,6 @@ def parse_transcript_name(name: str) -> tuple[str, dt.datetime | None]:
 def is_transcript(name: str) -> bool:
     """Return whether a log of this name is a transcript. A deleted one has another ending, a hidden file is none."""
     return name.endswith(TRANSCRIPT_ENDING) and not name.startswith(".") and "/" not in name
-
-
-def iter_transcripts(folder: str) -> Iterator[os.DirEntry[str]]:
-    """Yield the transcripts in a folder. Links and folders are left out, whatever their names."""
-    with os.scandir(folder) as listing:
-        for entry in listing:
-            if is_transcript(entry.name) and entry.is_file(follow_symlinks=False):
-                yield entry
 
 
 def cite_transcript(path: str) -> str:

@@ -98,6 +98,8 @@ class LogInfo:
     modified_ns: int
     generation: int = 0
     """How often lines of it were blanked or all rewritten. While it is the same, the log has only grown."""
+    changed_ns: int = 0
+    """As of a document."""
 
 
 @frozen

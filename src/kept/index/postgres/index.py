@@ -208,6 +208,31 @@ class PostgresIndex:
             s=self.state.space,
         )
 
+    # checks
+
+    def find_damage(self) -> list[str]:
+        """Return what is wrong with the index: counts that are not those of its rows. Reads all of it."""
+        space = self.state.space
+        stems = self.run(
+            "SELECT count(*) FROM (SELECT id, count(*) AS docs FROM kept.chunks c, unnest(c.stems) AS t (id)"
+            " WHERE c.space = %(space)s GROUP BY id) f FULL JOIN (SELECT id, docs FROM kept.stems"
+            " WHERE space = %(space)s AND docs > 0) s USING (id) WHERE f.docs IS DISTINCT FROM s.docs",
+            space=space,
+        )[0][0]
+        totals = self.run(
+            "SELECT count(*), coalesce(sum(cardinality(words)), 0),"
+            " coalesce(sum(cardinality(words) + cardinality(context)), 0) FROM kept.chunks WHERE space = %(space)s",
+            space=space,
+        )[0]
+        state = self.refresh()
+        problems = [f"{stems} stems are counted wrongly"] if stems else []
+        if totals != (state.chunks, state.text_words, state.all_words):
+            problems.append("the totals are not those of the chunks")
+        return problems
+
+    def check_if_quick(self) -> None:
+        """Do nothing: the server checks its pages."""
+
     def size_bytes(self) -> int:
         """Return about how many bytes the chunks and their vectors take."""
         rows = self.run(

@@ -145,6 +145,20 @@ class Index:
             with self.writing():
                 leftover.drop()
 
+    # checks
+
+    def find_damage(self) -> list[str]:
+        """Return what is wrong with the index. Reads all of it."""
+        from kept.index.sqlite.integrity import find_damage
+
+        return find_damage(self)
+
+    def check_if_quick(self) -> None:
+        """Raise StoreDamaged if a page is damaged, unless checking takes long."""
+        from kept.index.sqlite.integrity import check_if_quick
+
+        check_if_quick(self)
+
     def size_bytes(self) -> int:
         return sum(os.path.getsize(p) for p in database_files(self.path) if os.path.exists(p))
 

@@ -260,7 +260,7 @@ def _info(path: str, state: os.stat_result) -> DocumentInfo:
 
 def _log_info(name: str, state: os.stat_result, generation: int) -> LogInfo:
     info = _info(name, state)
-    return LogInfo(name, f"{info.state}-{generation:x}", info.size, info.modified_ns, generation)
+    return LogInfo(name, f"{info.state}-{generation:x}", info.size, info.modified_ns, generation, info.changed_ns)
 
 
 @frozen

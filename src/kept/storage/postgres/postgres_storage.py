@@ -253,7 +253,7 @@ class PostgresLogs:
 
 
 _LOG_INFO = (
-    "SELECT name, changed::text, stop - first, modified_ns, generation FROM kept.logs"
+    "SELECT name, changed::text, stop - first, modified_ns, generation, changed FROM kept.logs"
     " WHERE root = %(root)s AND NOT is_removed"
 )
 
