@@ -162,7 +162,9 @@ def test_lists_tags_links_and_people_see_the_same(filled):
         lambda memory: [(row.path, row.title, row.excerpt) for row in memory.list()],
         lambda memory: [(row.path, row.title) for row in memory.list(source="sessions")],
         lambda memory: [(tag.tag, tag.notes) for tag in memory.notes.tags()],
-        lambda memory: [(link.path, link.line, link.resolved) for link in memory.notes.links("memory/people/Ada.md").incoming],
+        lambda memory: [
+            (link.path, link.line, link.resolved) for link in memory.notes.links("memory/people/Ada.md").incoming
+        ],
         lambda memory: [hit.citation for hit in memory.search("yesterday", since=dt.date(2026, 10, 1))],
         lambda memory: [describe(memory.as_person("telegram:5054").search(query)) for query in QUERIES],
         lambda memory: [describe(memory.as_person("http:bob").search(query)) for query in QUERIES],
