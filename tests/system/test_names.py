@@ -22,10 +22,13 @@ SAME_ROLE = {
     "agents",
     "doctor",
     "gateway",
+    "filter_sql",
+    "generation",
     "index",
     "status",
+    "vectors",
 }
-"""Module names that may repeat: the same role in parallel packages."""
+"""Module names that may repeat: the same role in parallel packages, such as the two kinds of index."""
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 

@@ -259,5 +259,5 @@ class SyncRun:
                 daily = target.recipe.daily
                 generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
             find_code = vectors.codes.get if vectors else None
-            changed += sum(generation.replace_file(prepared.write, find_code) for prepared in batch.prepared)
+            changed += generation.replace_files([prepared.write for prepared in batch.prepared], find_code)
         return changed

@@ -48,7 +48,7 @@ def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]
     codes = {_digest(text): quantise(packed(vector)) for text, vector in vectors.items()}
     with index.writing():
         for text in texts:
-            index.live.replace_file(_file_of(text), codes.get)
+            index.live.replace_files([_file_of(text)], codes.get)
         index.live.optimise(changed_chunks=0)
     added = index.live.get_chunks(set(index.live.rows_matching(Filter())) - known)
     return {row: vectors[chunk.text] for row, chunk in added.items()}

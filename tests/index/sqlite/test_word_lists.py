@@ -30,7 +30,7 @@ def chunk_of(text: str, path: str, line: int, *, context: str = "", moment_ms: i
 
 def write_file(index: Index, rng: random.Random, path: str, chunks: int) -> None:
     file = FileRow("memory", path, hashlib.sha256(rng.randbytes(8)).hexdigest(), 1, 1, 1, 1)
-    index.live.replace_file(FileWrite(file, tuple(make_chunk(rng, path, line) for line in range(1, chunks + 1))))
+    index.live.replace_files([FileWrite(file, tuple(make_chunk(rng, path, line) for line in range(1, chunks + 1)))])
 
 
 def phrase(index: Index, text: str, *, is_prefix: bool = False) -> CountedPhrase:
@@ -98,7 +98,7 @@ def test_a_rebuild_begins_with_new_rows_and_new_lengths(index):
     building = index.begin_generation()
     with index.writing():
         file = FileRow("memory", "new.md", "0", 1, 1, 1, 1)
-        building.replace_file(FileWrite(file, tuple(make_chunk(rng, "new.md", line) for line in range(1, 30))))
+        building.replace_files([FileWrite(file, tuple(make_chunk(rng, "new.md", line) for line in range(1, 30)))])
         index.switch_to(building)
     assert_same(index, rng, Filter(), searches=5)
 
@@ -107,9 +107,8 @@ def test_with_too_many_rows_those_with_a_rarer_phrase_are_ranked_by_all_phrases(
     texts = [*["linden pine pine"] * 4, "linden maple pine", *["maple pine pine"] * 30]
     file = FileRow("memory", "trees.md", "0", 1, 1, 1, 1)
     with index.writing():
-        index.live.replace_file(
-            FileWrite(file, tuple(chunk_of(text, "trees.md", at) for at, text in enumerate(texts, 1)))
-        )
+        chunks = tuple(chunk_of(text, "trees.md", at) for at, text in enumerate(texts, 1))
+        index.live.replace_files([FileWrite(file, chunks)])
     phrases = [phrase(index, "linden"), phrase(index, "maple")]
     search = ListedPhraseSearch(index.words.lists, phrases, rows_budget=10, listed_budget=10)
     assert search.find_best(1, Filter()) == [5]

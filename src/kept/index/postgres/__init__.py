@@ -1,5 +1,6 @@
 """The index of a workspace as rows of PostgreSQL, which finds candidates by word (GIN) and by meaning (pgvector).
 
-The same code ranks them as those of SQLite. A search is three round trips at most: the words of the query, its
-candidates, and what is shown around the hits. `generation` writes, `words` and `candidates` read, `index` opens.
+The same code ranks them as those of SQLite, and finds the same. Start reading at `index`, which has the state and the
+transactions. `generation` writes files and chunks; `words` (by `stems`), `vectors` and `notes` are read; `filter_sql`
+is the condition of a filter, and `embeddings` the cache.
 """

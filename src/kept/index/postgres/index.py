@@ -83,8 +83,8 @@ class PostgresIndex:
     def _create(self, *, is_new: bool) -> None:
         with self._transaction():
             if is_new:
-                made = self.run(_CREATE, name=self.name, meta=json.dumps({_META_SCHEMA: SCHEMA_VERSION}))
-                for space, index in made:  # none if another process was faster
+                spaces = self.run(_CREATE, name=self.name, meta=json.dumps({_META_SCHEMA: SCHEMA_VERSION}))
+                for space, index in spaces:  # none if another process was faster
                     self.run_many("UPDATE kept.indexes SET live = %(s)s WHERE id = %(i)s", [{"s": space, "i": index}])
                 return
             # Tables of another version of Kept: a new space, and nothing of what the old one was made with.
@@ -96,7 +96,7 @@ class PostgresIndex:
             )
 
     def close(self) -> None:
-        """The database has connections of its own, which other indexes use too."""
+        """Leave the connections open: other indexes of the database use them too."""
 
     def is_current(self) -> bool:
         return True

@@ -68,12 +68,12 @@ class PostgresVectors:
         """Return the cosine of each of these rows that has a vector, best first."""
         if not rows:
             return []
-        found = self._run(
+        codes = self._run(
             "SELECT row, public.halfvec_send(code) FROM kept.vectors"
             " WHERE space = %(space)s AND tier = 0 AND row = ANY(%(rows)s)",
             rows=list(rows),
         )
-        near = cosines(code, ((row, to_code(sent)) for row, sent in found))
+        near = cosines(code, ((row, to_code(sent)) for row, sent in codes))
         return sorted(near.items(), key=lambda pair: -pair[1])[:limit]
 
     def codes_of_file(self, source: str, path: str) -> dict[bytes, bytes]:

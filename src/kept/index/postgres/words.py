@@ -73,8 +73,8 @@ class PostgresWords:
 
     def document_frequencies(self, stems: Iterable[str]) -> dict[str, int]:
         """Return how many chunks contain each stem, without those that none contains."""
-        found = self._find(stems)
-        return {stem: known.docs for stem, known in found.items() if known is not None and known.docs > 0}
+        known_stems = self._find(stems)
+        return {stem: known.docs for stem, known in known_stems.items() if known is not None and known.docs > 0}
 
     def _find(self, stems: Iterable[str]) -> dict[str, _Known | None]:
         self._refresh()
@@ -154,8 +154,8 @@ class PostgresWords:
     def ids_of(self, phrase: Phrase) -> PhraseIds | None:
         """Return a phrase as ids, or None if no chunk can have it."""
         stems = self.stems(phrase.text)
-        found = [self._find([stem])[stem] for stem in stems]
-        whole = found[:-1] if phrase.is_prefix else found
+        stem_rows = [self._find([stem])[stem] for stem in stems]
+        whole = stem_rows[:-1] if phrase.is_prefix else stem_rows
         if not stems or None in whole:
             return None
         places = [(known.id,) for known in whole if known is not None]
@@ -184,7 +184,7 @@ class PostgresWords:
         where = " AND ".join(_has(phrase, column) for phrase in known)
         weights = (0.0, 1.0) if in_context else (1.0, 1.0)
         counted = [
-            (phrase, self.phrase_frequency(given, cap=1 << 30)) for phrase, given in zip(known, phrases, strict=True)
+            (phrase, self.phrase_frequency(text, cap=1 << 30)) for phrase, text in zip(known, phrases, strict=True)
         ]
         return self.best_rows(counted, where, weights=weights, limit=limit, filters=filters)
 
@@ -228,11 +228,11 @@ class PostgresPhraseSearch:
         # Only chunks with a rare phrase are looked at; then these count twice, as in SQLite's `(rare) AND (all)`.
         ranked = [*rare, *(counted for _, counted in self._phrases)]
         known = [(phrase, counted.rows) for counted in ranked if (phrase := ids[id(counted)]) is not None]
-        found = [phrase for counted in rare or ranked if (phrase := ids[id(counted)]) is not None]
-        if not found:
+        looked_for = [phrase for counted in rare or ranked if (phrase := ids[id(counted)]) is not None]
+        if not looked_for:
             return []
         weights = (TEXT_WEIGHT, CONTEXT_WEIGHT)
-        return self._words.best_rows(known, _has_any(found), weights=weights, limit=limit, filters=filters)
+        return self._words.best_rows(known, _has_any(looked_for), weights=weights, limit=limit, filters=filters)
 
     def count(self, best: Sequence[int], others: Sequence[int]) -> tuple[list[KeywordMatch], float]:
         """Return how often rows have each phrase, without rows that have none, and the mean length of a chunk."""
@@ -243,13 +243,13 @@ class PostgresPhraseSearch:
         if not rows or not numbered:
             return [], mean if rows else 1.0
         counts = ", ".join(count for _, phrase in numbered for count in _counts(phrase))
-        found = self._index.live.run(
+        counted_rows = self._index.live.run(
             f"SELECT c.row, cardinality(c.words), ARRAY[{counts}] FROM kept.chunks c"
             " WHERE c.space = %(space)s AND c.row = ANY(%(rows)s)",
             rows=rows,
         )
         matches = []
-        for row, length, figures in found:
+        for row, length, figures in counted_rows:
             pairs = zip(numbered, figures[::2], figures[1::2], strict=True)
             having = tuple((number, text, context) for (number, _), text, context in pairs if text or context)
             if having:

@@ -137,11 +137,16 @@ class Generation:
             name = f"{self.prefix}chunks_fts"
             self.db.execute(f"INSERT INTO {name} ({name}) VALUES ('optimize')")
 
-    def replace_file(self, write: FileWrite, find_code: Callable[[bytes], bytes | None] | None = None) -> int:
-        """Replace a file's chunks, keeping the rows of unchanged ones. Return how many were added and removed.
+    def replace_files(
+        self, writes: Iterable[FileWrite], find_code: Callable[[bytes], bytes | None] | None = None
+    ) -> int:
+        """Replace the chunks of files, keeping the rows of unchanged ones. Return how many were added and removed.
 
         ``find_code`` returns the code of a text's vector by its hash, for chunks that have none yet.
         """
+        return sum(self._replace_file(write, find_code) for write in writes)
+
+    def _replace_file(self, write: FileWrite, find_code: Callable[[bytes], bytes | None] | None) -> int:
         source, path = write.file.source, write.file.path
         query = f"SELECT content_key, row FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line > ?"
         old: dict[bytes, int] = dict(self.db.execute(query, (source, path, write.after_line)))

@@ -101,19 +101,19 @@ class Commit:
         }
         # All are sent before the first answer is waited for.
         cursors = {name: connection.execute(self._database.sql(text), values) for name, text in _READS.items()}
-        found = {name: cursor.fetchall() for name, cursor in cursors.items()}
-        if not found["root"]:
+        rows = {name: cursor.fetchall() for name, cursor in cursors.items()}
+        if not rows["root"]:
             raise WorkspaceMissing("This memory was removed from the database.")
-        ((number, migration),) = found["root"]
+        ((number, migration),) = rows["root"]
         require_known(migration)
-        if self._lease and found["lease"] != [(self._lease.number,)]:
+        if self._lease and rows["lease"] != [(self._lease.number,)]:
             raise LeaseLost(f"Another process holds the lease '{self._lease.name}'.")
         return number, _Before(
-            receipt=_read_receipt(found["receipt"][0][0]) if found["receipt"] else None,
-            documents=dict(_pairs(found["documents"])),
-            logs={row[0]: _Log(*row) for row in found["logs"]},
-            log_versions=dict(_pairs(found["log_versions"])),
-            lines={(name, start): data for name, start, data in found["lines"]},
+            receipt=_read_receipt(rows["receipt"][0][0]) if rows["receipt"] else None,
+            documents=dict(_pairs(rows["documents"])),
+            logs={row[0]: _Log(*row) for row in rows["logs"]},
+            log_versions=dict(_pairs(rows["log_versions"])),
+            lines={(name, start): data for name, start, data in rows["lines"]},
         )
 
     def _keep(self, receipt: Receipt) -> list[tuple[str, dict[str, Any]]]:

@@ -252,27 +252,30 @@ def _told(exc: psycopg.Error) -> str:
 
 
 _DESCRIPTIONS: list[tuple[tuple[type[psycopg.Error], ...], Callable[[str], KeptError]]] = [
-    ((pg.DiskFull,), lambda told: DatabaseBusy("The disk of the database is full.")),
-    ((pg.TooManyConnections,), lambda told: DatabaseBusy("The database accepts no more connections.")),
+    ((pg.DiskFull,), lambda message: DatabaseBusy("The disk of the database is full.")),
+    ((pg.TooManyConnections,), lambda message: DatabaseBusy("The database accepts no more connections.")),
     (
         (pg.QueryCanceled, pg.LockNotAvailable, pg.SerializationFailure, pg.DeadlockDetected),
-        lambda told: DatabaseBusy(f"The database is busy ({told})."),
+        lambda message: DatabaseBusy(f"The database is busy ({message})."),
     ),
     (
         (pg.InvalidPassword, pg.InvalidAuthorizationSpecification),
-        lambda told: DatabaseRefused("The database refuses the login.", hint="Check user name and password."),
+        lambda message: DatabaseRefused("The database refuses the login.", hint="Check user name and password."),
     ),
-    ((pg.InvalidCatalogName,), lambda told: DatabaseRefused(f"{told}.", hint="Create it, or correct the address.")),
+    (
+        (pg.InvalidCatalogName,),
+        lambda message: DatabaseRefused(f"{message}.", hint="Create it, or correct the address."),
+    ),
     (
         (pg.ReadOnlySqlTransaction,),
-        lambda told: DatabaseUnreachable(
+        lambda message: DatabaseUnreachable(
             "The database is a standby and cannot be written.",
             hint="Name the primary, or add target_session_attrs=read-write to the address.",
         ),
     ),
-    ((pg.InsufficientPrivilege,), lambda told: DatabaseRefused(f"The database refuses: {told}.")),
+    ((pg.InsufficientPrivilege,), lambda message: DatabaseRefused(f"The database refuses: {message}.")),
     (
         (pg.UndefinedTable, pg.UndefinedColumn, pg.InvalidSchemaName),
-        lambda told: DatabaseRefused("The database lacks tables.", hint="'kept serve' makes them when it starts."),
+        lambda message: DatabaseRefused("The database lacks tables.", hint="'kept serve' makes them when it starts."),
     ),
 ]
