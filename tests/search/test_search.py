@@ -214,6 +214,13 @@ def test_a_provider_that_cannot_be_used_is_reported_and_words_answer(tmp_path, n
     assert "API key" in result.degraded[0]
 
 
+def test_a_search_without_vectors_needs_none(tmp_path, notes):
+    with open_memory(tmp_path, settings={"memory_search.query.hybrid.enabled": False}) as memory:
+        result = memory.search("tomatoes")
+        assert paths(result) == ["memory/garden.md"]
+        assert result.degraded == ()
+
+
 def test_switched_off_means_off(tmp_path, notes):
     with (
         open_memory(tmp_path, settings={"memory_search.enabled": False}) as memory,
