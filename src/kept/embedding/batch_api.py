@@ -1,20 +1,34 @@
-"""The interface of batch APIs, which answer many texts in one file more cheaply, within hours: upload a file, create a
-batch of it, poll the batch, download the answers. The modules of the providers implement it, and `kept.index` runs
-the jobs."""
+"""Batch APIs, which answer many texts in one file more cheaply, within hours: upload a file, create a batch of it, poll
+the batch, download the answers. `kept.index.batches` runs the jobs.
+
+OpenAI's Batch API is POST /files with purpose=batch, POST /batches, GET /batches/{id} and GET /files/{id}/content. Up
+to 50,000 requests and 200 MB per batch; Voyage takes 100,000 and 1 GB. The answers come in two files, in any order:
+`output_file_id` has those that succeeded, `error_file_id` the others.
+
+A batch of Gemini is a file through the Files API, `models/…:asyncBatchEmbedContent`, and an operation that is polled.
+Up to 2 GB per file. The operation's `metadata` has its state (`BATCH_STATE_…`), its `response` the file of answers, one
+per line with the `key` of the request. Files are transferred outside the API's own path: below `/upload` and
+`/download`.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
 
+from kept.base.limits import as_dict, text_or_empty
 from kept.base.net import Timeouts
 from kept.base.remote_errors import BadAnswer
 from kept.base.values import frozen
-from kept.embedding.remote import RemoteEmbedder
+from kept.embedding.remote import RemoteEmbedder, get_list, tokens_used
 from kept.errors import WriteFailed
+
+if TYPE_CHECKING:
+    from kept.embedding.providers import GeminiEmbedder
 
 MAX_BYTES = 50_000_000
 MAX_OUTPUT_BYTES = 2_000_000_000
@@ -24,13 +38,22 @@ CALL_TIMEOUTS = Timeouts(60.0, 180.0)
 SHORT_TIMEOUTS = Timeouts(10.0, 20.0)
 FILE_TIMEOUTS = Timeouts(600.0, 1800.0)
 
+_State = Literal["running", "done", "failed"]
+_STATES: dict[str, _State] = {
+    "completed": "done",
+    "failed": "failed",
+    "expired": "failed",
+    "cancelled": "failed",
+    "canceled": "failed",
+}
+_GEMINI_ENDED = ("FAILED", "CANCELLED", "EXPIRED")
 LISTED = 100
 """Number of the newest batches among which a batch is looked for."""
 
 
 @frozen
 class BatchStatus:
-    state: Literal["running", "done", "failed"]
+    state: _State
     """``failed`` is any end but success: failed, expired, cancelled. Some answers may be there all the same."""
     word: str
     """The provider's own word for the state."""
@@ -39,10 +62,12 @@ class BatchStatus:
     """Files with the answers, the successful ones and the others."""
 
 
-class BatchApi(ABC):
-    """Batch API of one embedder. All methods raise RemoteError. Only `create` costs money; it is never retried."""
+class BatchApi:
+    """Batch API of one embedder: that of OpenAI and of Voyage. All methods raise RemoteError. Only `create` costs
+    money; it is never retried."""
 
     embedder: RemoteEmbedder
+    list_query, list_name, id_name = f"limit={LISTED}", "data", "id"
 
     def __init__(self, embedder: RemoteEmbedder) -> None:
         self.embedder = embedder
@@ -51,35 +76,69 @@ class BatchApi(ABC):
         self.timeouts = CALL_TIMEOUTS
         """Timeouts of all calls but file transfers."""
 
-    @abstractmethod
-    def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        """Return the request for one text, as a line of the uploaded file."""
-
-    @abstractmethod
     def upload(self, key: str, content: bytes) -> str:
         """Upload a file and return its id. ``key`` is our own name for it."""
+        import httpx
 
-    @abstractmethod
+        file = (f"{key}.jsonl", content, "application/jsonl")
+        form = httpx.Request("POST", "http://form.invalid", data={"purpose": "batch"}, files={"file": file})
+        body, content_type = form.read(), form.headers["content-type"]
+        answer = self.client.upload("/files", body, content_type=content_type, timeouts=FILE_TIMEOUTS)
+        return get_text(answer, "id", self.origin)
+
     def create(self, key: str, file_id: str) -> str:
         """Create a batch of an uploaded file, marked with ``key``, and return its id."""
+        body = {
+            "input_file_id": file_id,
+            "endpoint": "/v1/embeddings",
+            "completion_window": self.embedder.batch_window,
+            "metadata": {"kept_job": key},
+            **self.embedder.batch_parameters(),
+        }
+        answer = self.client.post_json("/batches", body, timeouts=self.timeouts, attempts=1)
+        return get_text(answer, "id", self.origin)
 
-    @abstractmethod
     def find(self, key: str) -> str | None:
         """Return the id of the batch that was created with ``key``, or None."""
+        answer = self.client.get_json("/batches", query=self.list_query, timeouts=self.timeouts)
+        # Without a batch, Gemini has no list either.
+        for batch in get_list(answer, self.list_name, self.origin) if answer else ():
+            if key in as_dict(as_dict(batch).get("metadata")).values():
+                return get_text(batch, self.id_name, self.origin)
+        return None
 
-    @abstractmethod
-    def poll(self, batch_id: str) -> BatchStatus: ...
+    def poll(self, batch_id: str) -> BatchStatus:
+        answer = self.client.get_json(f"/batches/{quote(batch_id, safe='')}", timeouts=self.timeouts)
+        word = get_text(answer, "status", self.origin)
+        reason = ""
+        match answer.get("errors"):
+            case {"data": [{"message": str(message)}, *_]}:
+                reason = self.client.clean_message(message)
+        files = only_texts((answer.get("output_file_id"), answer.get("error_file_id")))
+        return BatchStatus(_STATES.get(word, "running"), word, reason, files)
 
-    @abstractmethod
-    def cancel(self, batch_id: str) -> None: ...
+    def cancel(self, batch_id: str) -> None:
+        self.client.post_json(f"/batches/{quote(batch_id, safe='')}/cancel", {}, timeouts=self.timeouts)
 
-    @abstractmethod
     def iter_answers(self, status: BatchStatus) -> Iterator[tuple[str, Any, int]]:
         """Yield the id of a request, its vector as the provider sent it, and its tokens or 0, in any order. Requests
         without a vector are left out, and so are lines that cannot be parsed."""
+        lines = (line for name in status.files for line in self.iter_file(name))
+        return filter(None, map(self.read_answer, lines))
+
+    def iter_file(self, name: str) -> Iterator[dict[str, Any]]:
+        return self._iter_lines(f"/files/{quote(name, safe='')}/content")
+
+    def read_answer(self, line: dict[str, Any]) -> tuple[str, Any, int] | None:
+        match line:
+            case {"custom_id": str(id_), "response": {"body": {"data": [{"embedding": vector}]} as body}}:
+                return id_, vector, tokens_used(body) or 0
+        return None
 
     def encode(self, custom_id: str, text: str) -> bytes:
-        return json.dumps(self.line(custom_id, text), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        return (
+            json.dumps(self.embedder.batch_line(custom_id, text), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        )
 
     def _iter_lines(self, path: str, *, query: str = "", base: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield the objects of a JSONL file, through a temporary file: it may be larger than memory."""
@@ -110,3 +169,71 @@ def get_text(answer: Any, name: str, origin: str) -> str:
 
 def only_texts(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(value for value in values if isinstance(value, str) and value)
+
+
+class GeminiBatches(BatchApi):
+    embedder: GeminiEmbedder
+    list_query, list_name, id_name = f"pageSize={LISTED}", "operations", "name"
+
+    def upload(self, key: str, content: bytes) -> str:
+        body, content_type = encode_related(key, content)
+        answer = self.client.upload(
+            "/files",
+            body,
+            content_type=content_type,
+            headers={"x-goog-upload-protocol": "multipart"},
+            base=self._transfer_path("upload"),
+            timeouts=FILE_TIMEOUTS,
+        )
+        return get_text(answer.get("file") if isinstance(answer, dict) else None, "name", self.origin)
+
+    def create(self, key: str, file_id: str) -> str:
+        batch = {"displayName": key, "inputConfig": {"fileName": file_id}}
+        path = f"{self.embedder.model_path}:asyncBatchEmbedContent"
+        answer = self.client.post_json(path, {"batch": batch}, timeouts=self.timeouts, attempts=1)
+        return get_text(answer, "name", self.origin)
+
+    def poll(self, batch_id: str) -> BatchStatus:
+        answer = as_dict(self.client.get_json(f"/{quote(batch_id)}", timeouts=self.timeouts))
+        metadata = as_dict(answer.get("metadata"))
+        word = str(metadata.get("state") or "").rpartition("STATE_")[2]
+        error = as_dict(answer.get("error"))
+        outputs = as_dict(answer.get("response")), as_dict(metadata.get("output"))
+        files = only_texts(output.get("responsesFile") for output in outputs)[:1]
+        if error or word in _GEMINI_ENDED:
+            reason = self.client.clean_message(text_or_empty(error.get("message")))
+            return BatchStatus("failed", (word or "FAILED").lower(), reason, files)
+        if word == "SUCCEEDED" or (answer.get("done") is True and not word):
+            return BatchStatus("done", "succeeded", files=files)
+        return BatchStatus("running", (word or "PENDING").lower())
+
+    def cancel(self, batch_id: str) -> None:
+        self.client.post_json(f"/{quote(batch_id)}:cancel", {}, timeouts=self.timeouts)
+
+    def iter_file(self, name: str) -> Iterator[dict[str, Any]]:
+        return self._iter_lines(f"/{quote(name)}:download", query="alt=media", base=self._transfer_path("download"))
+
+    def read_answer(self, line: dict[str, Any]) -> tuple[str, Any, int] | None:
+        match line:
+            case {"key": str(id_), "response": {"embedding": {"values": values}} as response}:
+                return id_, values, tokens_used(response) or 0
+        return None
+
+    def _transfer_path(self, direction: Literal["upload", "download"]) -> str:
+        """Return the path for files: `/upload/v1beta` for an API at `/v1beta`, keeping anything in front of it."""
+        prefix, _, version = self.client.endpoint.path.rpartition("/")
+        return f"{prefix}/{direction}/{version}"
+
+
+def encode_related(key: str, content: bytes) -> tuple[bytes, str]:
+    """Return a description and its file in one body, and the content type.
+
+    Google's upload takes multipart/related, which httpx cannot encode: its `files=` makes form data.
+    """
+    boundary = f"kept-{os.urandom(16).hex()}"
+    description = json.dumps({"file": {"displayName": key, "mimeType": "application/jsonl"}})
+    head = (
+        f"--{boundary}\r\nContent-Type: application/json; charset=utf-8\r\n\r\n{description}\r\n"
+        f"--{boundary}\r\nContent-Type: application/jsonl\r\n\r\n"
+    )
+    return head.encode() + content + f"\r\n--{boundary}--".encode(), f"multipart/related; boundary={boundary}"

@@ -1,41 +1,23 @@
 """Embedders of providers: OpenAI, every server that speaks its protocol (LM Studio, vLLM, llama.cpp, Mistral and
-others), Voyage AI, whose protocol is nearly the same, Gemini and Ollama. And their batches.
-
-OpenAI's Batch API is POST /files with purpose=batch, POST /batches, GET /batches/{id} and GET /files/{id}/content. Up
-to 50,000 requests and 200 MB per batch; Voyage takes 100,000 and 1 GB. The answers come in two files, in any order:
-`output_file_id` has those that succeeded, `error_file_id` the others.
-
-A batch of Gemini is a file through the Files API, `models/…:asyncBatchEmbedContent`, and an operation that is polled.
-Up to 2 GB per file. The operation's `metadata` has its state (`BATCH_STATE_…`), its `response` the file of answers, one
-per line with the `key` of the request. Files are transferred outside the API's own path: below `/upload` and
-`/download`.
-"""
+others), Voyage AI, whose protocol is nearly the same, Gemini and Ollama."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
-from kept.base.limits import as_dict, is_count, text_or_empty
+from kept.base.limits import as_dict
 from kept.base.net import ProviderAccount, Timeouts, parse_endpoint
 from kept.base.remote_errors import BadAnswer, EmbedderUnavailable, EndpointDown, RemoteError
 from kept.config import MemorySearchSettings, ProviderKeys
 from kept.embedding.base import Calibration, Role
-from kept.embedding.batch_api import (
-    FILE_TIMEOUTS,
-    LISTED,
-    BatchApi,
-    BatchStatus,
-    get_text,
-    only_texts,
-)
-from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list, tokens_used
+from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list
+
+if TYPE_CHECKING:
+    from kept.embedding.batch_api import BatchApi
 
 ENDPOINT = "/v1/embeddings"
-_ENDED = ("failed", "expired", "cancelled", "canceled")
 
 
 class OpenAIEmbedder(RemoteEmbedder):
@@ -59,19 +41,14 @@ class OpenAIEmbedder(RemoteEmbedder):
         size = {"dimensions": self.dimensions} if self.dimensions else {}
         return {"model": self.model, "encoding_format": "float", **size}
 
-    # batches
-
-    batch_window = "24h"
-
     def batches(self) -> BatchApi:
-        return FileBatches(self)
+        from kept.embedding.batch_api import BatchApi
+
+        return BatchApi(self)
 
     def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
         body = {**self.parameters("document"), "input": [text]}
         return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}
-
-    def batch_parameters(self) -> dict[str, Any]:
-        return {}
 
 
 class VoyageEmbedder(OpenAIEmbedder):
@@ -109,82 +86,16 @@ class VoyageEmbedder(OpenAIEmbedder):
 
 def order_by_index(answer: Any, count: int, origin: str) -> list[Any]:
     """Return the vectors of `data` in the order of their `index`. Servers that omit it keep the order of the texts."""
-    entries = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise BadAnswer(f"{origin} answered without a list of embeddings.")
-    if len(entries) != count or all("index" not in entry for entry in entries):
-        return [entry.get("embedding") for entry in entries]  # whose number the caller checks
-    by_index = {entry["index"]: entry.get("embedding") for entry in entries if is_count(entry.get("index"))}
-    if set(by_index) != set(range(count)):
+    entries = [as_dict(entry) for entry in get_list(answer, "data", origin)]
+    vectors = {str(entry.get("index", at)): entry.get("embedding") for at, entry in enumerate(entries)}
+    if len(entries) != count:
+        return entries  # the caller says so
+    if set(vectors) != set(map(str, range(count))):
         raise BadAnswer(f"{origin} gave vectors that cannot be matched to their texts.")
-    return [by_index[index] for index in range(count)]
-
-
-# batches
-
-
-class FileBatches(BatchApi):
-    """Batch API of OpenAI and of Voyage."""
-
-    embedder: OpenAIEmbedder
-
-    def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return self.embedder.batch_line(custom_id, text)
-
-    def upload(self, key: str, content: bytes) -> str:
-        import httpx
-
-        file = (f"{key}.jsonl", content, "application/jsonl")
-        form = httpx.Request("POST", "http://form.invalid", data={"purpose": "batch"}, files={"file": file})
-        body, content_type = form.read(), form.headers["content-type"]
-        answer = self.client.upload("/files", body, content_type=content_type, timeouts=FILE_TIMEOUTS)
-        return get_text(answer, "id", self.origin)
-
-    def create(self, key: str, file_id: str) -> str:
-        body = {
-            "input_file_id": file_id,
-            "endpoint": ENDPOINT,
-            "completion_window": self.embedder.batch_window,
-            "metadata": {"kept_job": key},
-            **self.embedder.batch_parameters(),
-        }
-        answer = self.client.post_json("/batches", body, timeouts=self.timeouts, attempts=1)
-        return get_text(answer, "id", self.origin)
-
-    def find(self, key: str) -> str | None:
-        answer = self.client.get_json("/batches", query=f"limit={LISTED}", timeouts=self.timeouts)
-        for batch in get_list(answer, "data", self.origin):
-            match batch:
-                case {"id": str(batch_id), "metadata": {"kept_job": mark}} if mark == key:
-                    return batch_id
-        return None
-
-    def poll(self, batch_id: str) -> BatchStatus:
-        answer = self.client.get_json(f"/batches/{quote(batch_id, safe='')}", timeouts=self.timeouts)
-        word = get_text(answer, "status", self.origin)
-        state: Literal["running", "done", "failed"] = "failed" if word in _ENDED else "running"
-        files = only_texts((answer.get("output_file_id"), answer.get("error_file_id")))
-        return BatchStatus("done" if word == "completed" else state, word, self._reason(answer), files)
-
-    def _reason(self, answer: dict[str, Any]) -> str:
-        match answer.get("errors"):
-            case {"data": [{"message": str(message)}, *_]}:
-                return self.client.clean_message(message)
-        return ""
-
-    def cancel(self, batch_id: str) -> None:
-        self.client.post_json(f"/batches/{quote(batch_id, safe='')}/cancel", {}, timeouts=self.timeouts)
-
-    def iter_answers(self, status: BatchStatus) -> Iterator[tuple[str, Any, int]]:
-        for file_id in status.files:
-            for line in self._iter_lines(f"/files/{quote(file_id, safe='')}/content"):
-                match line:
-                    case {"custom_id": str(id_), "response": {"body": {"data": [{"embedding": vector}]} as body}}:
-                        yield id_, vector, tokens_used(body) or 0
+    return [vectors[str(index)] for index in range(count)]
 
 
 _TASKS: dict[Role, str] = {"query": "RETRIEVAL_QUERY", "document": "RETRIEVAL_DOCUMENT"}
-_GEMINI_ENDED = ("FAILED", "CANCELLED", "EXPIRED")
 
 
 class GeminiEmbedder(RemoteEmbedder):
@@ -209,7 +120,12 @@ class GeminiEmbedder(RemoteEmbedder):
         return [get_list(embedding, "values", self.origin) for embedding in embeddings]
 
     def batches(self) -> BatchApi:
+        from kept.embedding.batch_api import GeminiBatches
+
         return GeminiBatches(self)
+
+    def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
+        return {"key": custom_id, "request": self.request_body(text, "document")}
 
     @property
     def model_path(self) -> str:
@@ -225,89 +141,6 @@ class GeminiEmbedder(RemoteEmbedder):
         if self.dimensions:
             body["outputDimensionality"] = self.dimensions
         return body
-
-
-# batches
-
-
-class GeminiBatches(BatchApi):
-    """Batches of an embedder."""
-
-    embedder: GeminiEmbedder
-
-    def line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return {"key": custom_id, "request": self.embedder.request_body(text, "document")}
-
-    def upload(self, key: str, content: bytes) -> str:
-        body, content_type = encode_related(key, content)
-        answer = self.client.upload(
-            "/files",
-            body,
-            content_type=content_type,
-            headers={"x-goog-upload-protocol": "multipart"},
-            base=self._transfer_path("upload"),
-            timeouts=FILE_TIMEOUTS,
-        )
-        return get_text(answer.get("file") if isinstance(answer, dict) else None, "name", self.origin)
-
-    def create(self, key: str, file_id: str) -> str:
-        batch = {"displayName": key, "inputConfig": {"fileName": file_id}}
-        path = f"{self.embedder.model_path}:asyncBatchEmbedContent"
-        answer = self.client.post_json(path, {"batch": batch}, timeouts=self.timeouts, attempts=1)
-        return get_text(answer, "name", self.origin)
-
-    def find(self, key: str) -> str | None:
-        answer = self.client.get_json("/batches", query=f"pageSize={LISTED}", timeouts=self.timeouts)
-        # Without a batch there is no list either.
-        for operation in get_list(answer, "operations", self.origin) if answer else ():
-            match operation:
-                case {"name": str(name), "metadata": {"displayName": mark}} if mark == key:
-                    return name
-        return None
-
-    def poll(self, batch_id: str) -> BatchStatus:
-        answer = as_dict(self.client.get_json(f"/{quote(batch_id)}", timeouts=self.timeouts))
-        metadata = as_dict(answer.get("metadata"))
-        word = str(metadata.get("state") or "").rpartition("STATE_")[2]
-        error = as_dict(answer.get("error"))
-        outputs = as_dict(answer.get("response")), as_dict(metadata.get("output"))
-        files = only_texts(output.get("responsesFile") for output in outputs)[:1]
-        if error or word in _GEMINI_ENDED:
-            reason = self.client.clean_message(text_or_empty(error.get("message")))
-            return BatchStatus("failed", (word or "FAILED").lower(), reason, files)
-        if word == "SUCCEEDED" or (answer.get("done") is True and not word):
-            return BatchStatus("done", "succeeded", files=files)
-        return BatchStatus("running", (word or "PENDING").lower())
-
-    def cancel(self, batch_id: str) -> None:
-        self.client.post_json(f"/{quote(batch_id)}:cancel", {}, timeouts=self.timeouts)
-
-    def iter_answers(self, status: BatchStatus) -> Iterator[tuple[str, Any, int]]:
-        for name in status.files:
-            path = f"/{quote(name)}:download"
-            for line in self._iter_lines(path, query="alt=media", base=self._transfer_path("download")):
-                match line:
-                    case {"key": str(id_), "response": {"embedding": {"values": values}} as response}:
-                        yield id_, values, tokens_used(response) or 0
-
-    def _transfer_path(self, direction: Literal["upload", "download"]) -> str:
-        """Return the path for files: `/upload/v1beta` for an API at `/v1beta`, keeping anything in front of it."""
-        prefix, _, version = self.client.endpoint.path.rpartition("/")
-        return f"{prefix}/{direction}/{version}"
-
-
-def encode_related(key: str, content: bytes) -> tuple[bytes, str]:
-    """Return a description and its file in one body, and the content type.
-
-    Google's upload takes multipart/related, which httpx cannot encode: its `files=` makes form data.
-    """
-    boundary = f"kept-{os.urandom(16).hex()}"
-    description = json.dumps({"file": {"displayName": key, "mimeType": "application/jsonl"}})
-    head = (
-        f"--{boundary}\r\nContent-Type: application/json; charset=utf-8\r\n\r\n{description}\r\n"
-        f"--{boundary}\r\nContent-Type: application/jsonl\r\n\r\n"
-    )
-    return head.encode() + content + f"\r\n--{boundary}--".encode(), f"multipart/related; boundary={boundary}"
 
 
 _PORT = 11434

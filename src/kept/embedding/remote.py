@@ -150,9 +150,19 @@ class RemoteEmbedder(ABC):
         self.count_usage(texts=len(texts), tokens=sum(map(token_bound, texts)) if tokens is None else tokens)
         return answer
 
+    batch_window = "24h"
+
     def batches(self) -> BatchApi | None:
         """Return the batch API of the provider, or None if it has none."""
         return None
+
+    def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
+        """Return the request for one text, as a line of the file of a batch."""
+        raise NotImplementedError
+
+    def batch_parameters(self) -> dict[str, Any]:
+        """Return what the requests of a batch have in common."""
+        return {}
 
     @property
     def origin(self) -> str:
