@@ -345,12 +345,10 @@ def drop_outdated(result: SearchResult, workspace: Workspace, config: Config) ->
     outdated: list[Dropped] = []
     for hit in result.hits:
         passages = [replace(hit, further=()), *hit.further] if hit.further else [hit]
-        stale = [passage for passage in passages if not _is_current(passage, workspace, config)]
-        outdated += [Dropped(passage.citation, passage.score, "gone from disk") for passage in stale]
-        if not stale:
-            current.append(hit)
-        elif valid := [passage for passage in passages if passage not in stale]:
-            current.append(replace(valid[0], further=tuple(valid[1:])))
+        valid = [passage for passage in passages if _is_current(passage, workspace, config)]
+        gone = (passage for passage in passages if passage not in valid)
+        outdated += [Dropped(passage.citation, passage.score, "gone from disk") for passage in gone]
+        current += [replace(valid[0], further=tuple(valid[1:]))] if valid else []
     if not outdated:
         return result
     reason = f"{len(outdated)} outdated {'hit was' if len(outdated) == 1 else 'hits were'} left out."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import replace
-from typing import Any
 
 from kept.base.clock import Clock
 from kept.base.records import Problem
@@ -30,7 +29,10 @@ def status_without_index(
     warnings: tuple[str, ...],
 ) -> Status:
     """Return what the settings and the ledgers say. ``warnings`` are problems of the embedder."""
-    settings = config.memory_search
+    settings, ledger = config.memory_search, open_model_ledger(config, clock)
+    days, prices = tuple(ledger.by_day()), config.agent.model.prices
+    # Also if batches were switched off since: they continue, and are paid for.
+    jobs = read_book(open_batches(config)).jobs
     return Status(
         workspace=workspace,
         index_path=index_path,
@@ -41,9 +43,15 @@ def status_without_index(
         dims=(identity.dims or None) if identity else None,
         cache_max_entries=settings.cache.max_entries,
         backend=settings.backend,
-        batches=_batches_under_way(config),
+        batches=tuple(
+            BatchUnderWay(job.provider, len(job.hashes), dt.datetime.fromtimestamp(job.created_s).astimezone())
+            for job in jobs
+        ),
         degraded=warnings,
-        **_model_usage(config, clock),
+        model_spending=days,
+        model_costs=tuple(model_cost(spent, prices.get(spent.model)) for spent in days),
+        model_budget_tokens=config.agent.model.daily_budget_tokens,
+        model_tokens_today=tokens_of_day(days, ledger.today()),
     )
 
 
@@ -83,17 +91,6 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
     )
 
 
-def _model_usage(config: Config, clock: Clock) -> dict[str, Any]:
-    ledger = open_model_ledger(config, clock)
-    days = tuple(ledger.by_day())
-    return {
-        "model_spending": days,
-        "model_costs": tuple(model_cost(spent, config.agent.model.prices.get(spent.model)) for spent in days),
-        "model_budget_tokens": config.agent.model.daily_budget_tokens,
-        "model_tokens_today": tokens_of_day(days, ledger.today()),
-    }
-
-
 def model_cost(spent: ModelSpending, price: ModelPriceSettings | None) -> float | None:
     """Return what tokens cost in US dollars, or None if their price is not known."""
     if price is None:
@@ -101,18 +98,6 @@ def model_cost(spent: ModelSpending, price: ModelPriceSettings | None) -> float 
     cached_price = price.input if price.cached is None else price.cached
     fresh = spent.input - spent.cached
     return (fresh * price.input + spent.cached * cached_price + spent.output * price.output) / 1_000_000
-
-
-def _batches_under_way(config: Config) -> tuple[BatchUnderWay, ...]:
-    """Return running batches even if batches were switched off since: they continue, and are paid for."""
-    return tuple(
-        BatchUnderWay(job.provider, len(job.hashes), _local_time(job.created_s))
-        for job in read_book(open_batches(config)).jobs
-    )
-
-
-def _local_time(seconds: int) -> dt.datetime:
-    return dt.datetime.fromtimestamp(seconds).astimezone()
 
 
 def _parse_time(text: object) -> dt.datetime | None:

@@ -22,45 +22,32 @@ _WRITTEN_BEFORE = (
 
 def filter_sql(filters: Filter, *, key: str = "c.session_key") -> Condition:
     """Return a condition on `chunks c` and its values. ``key`` is the SQL for the key of a conversation."""
-    clauses: list[str] = []
-    values: list[Any] = []
+    conditions: list[Condition] = []
     if filters.sources:
-        clauses.append(f"c.source IN ({', '.join('?' * len(filters.sources))})")
-        values.extend(filters.sources)
-    if filters.path:
-        if any(character in filters.path for character in "*?["):
-            clauses.append("c.path GLOB ?")
-            values.append(filters.path)
-        else:
-            folder = filters.path.rstrip("/")
-            clauses.append("(c.path = ? OR substr(c.path, 1, ?) = ?)")
-            values.extend((folder, len(folder) + 1, folder + "/"))
+        conditions.append((f"c.source IN ({', '.join('?' * len(filters.sources))})", [*filters.sources]))
+    if filters.path and any(character in filters.path for character in "*?["):
+        conditions.append(("c.path GLOB ?", [filters.path]))
+    elif filters.path:
+        folder = filters.path.rstrip("/")
+        conditions.append(("(c.path = ? OR substr(c.path, 1, ?) = ?)", [folder, len(folder) + 1, folder + "/"]))
     comparisons = (
         ("c.path = ?", filters.transcript),
         ("c.session_key = ?", filters.session_key),
         ("c.channel = ?", filters.channel),
         ("c.timestamp >= ?", filters.since_ms),
         ("c.timestamp < ?", filters.until_ms),
+        (_WRITTEN_BEFORE, filters.as_of_ms),
+        *((_HAS_TAG, tag) for tag in filters.tags),
     )
-    for clause, value in comparisons:
-        if value is not None:
-            clauses.append(clause)
-            values.append(value)
-    if filters.as_of_ms is not None:
-        clauses.append(_WRITTEN_BEFORE)
-        values.append(filters.as_of_ms)
-    for tag in filters.tags:
-        clauses.append(_HAS_TAG)
-        values.append(tag)
-    if filters.scope is not None:
-        clause, scope_values = scope_sql(filters.scope)
-        clauses.append(clause)
-        values.extend(scope_values)
-    if filters.viewer is not None:
-        clause, viewer_values = viewer_sql(filters.viewer, key)
-        clauses.append(clause)
-        values.extend(viewer_values)
-    return " AND ".join(clauses) or "1", values
+    conditions += [(clause, [value]) for clause, value in comparisons if value is not None]
+    conditions += [scope_sql(filters.scope)] if filters.scope is not None else []
+    conditions += [viewer_sql(filters.viewer, key)] if filters.viewer is not None else []
+    return _all_of(conditions)
+
+
+def _all_of(conditions: list[Condition]) -> Condition:
+    clauses = " AND ".join(clause for clause, _ in conditions) or "1"
+    return clauses, [value for _, values in conditions for value in values]
 
 
 def viewer_sql(viewer: Viewer, key: str) -> Condition:
@@ -116,8 +103,7 @@ def hidden_notes_sql(filters: Filter) -> Condition:
     """Return a condition on the path of a note and its values, for what a project and a viewer do not see."""
     conditions = [scope_sql(filters.scope)] if filters.scope is not None else []
     conditions += [_notes_sql(filters.viewer)] if filters.viewer is not None else []
-    clauses = " AND ".join(clause for clause, _ in conditions) or "1"
-    return clauses, [value for _, values in conditions for value in values]
+    return _all_of(conditions)
 
 
 def scope_sql(scope: ProjectScope) -> Condition:
