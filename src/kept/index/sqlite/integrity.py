@@ -55,7 +55,7 @@ _NONE_EXPECTED = (
 def find_damage(index: Index) -> list[str]:
     """Return what is wrong with the index. Reads the whole file, so it is for `kept doctor`."""
     try:
-        problems = [*_check_pages(index.db, "integrity_check(20)"), *_check_words(index.db), *_check_texts(index.db)]
+        problems = [*_check_pages(index.db, "integrity_check(20)"), *_check_texts(index.db)]
         for problem, query in _NONE_EXPECTED:
             if count := index.db.execute(query).get:
                 problems.append(f"{count} {problem}")
@@ -101,21 +101,6 @@ def _check_pages(db: apsw.Connection, pragma: str) -> list[str]:
         if db.in_transaction:
             db.execute("ROLLBACK")
     return [] if problems == ["ok"] else problems
-
-
-def _check_words(db: apsw.Connection) -> list[str]:
-    if db.readonly("main"):  # the check of the pages includes most of it
-        return []
-    # A check, but SQLite treats the statement as a write: hence a transaction that is rolled back.
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        db.execute("INSERT INTO chunks_fts (chunks_fts) VALUES ('integrity-check')")
-    except apsw.CorruptError as exc:
-        return [str(exc)]
-    finally:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-    return []
 
 
 def _check_texts(db: apsw.Connection) -> list[str]:
