@@ -104,13 +104,14 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     # Words around a chunk are found by word only; if they were embedded, renaming a note would cost a call.
     name = f"{day:{DATE_IN_WORDS}}" if day else note_name(file.path)
     titles = (name, properties.title, *properties.aliases)
+    entries_ms = {heading: entry_timestamp_ms(day, heading) for heading in {chunk.heading for chunk in cut.chunks}}
     for chunk in () if _is_bare_marker(file.path, cut) else cut.chunks:
         # Two hashes: renaming a heading changes what is embedded, not what is shown.
         embed_hash = sha256(chunk.embed_text)
         embed_texts[embed_hash] = chunk.embed_text
         own_words = chunk.text if chunks else _first_words(chunk.text, titles[1:] if day else titles, properties.words)
         context = " ".join(filter(None, (chunk.heading, *titles)))
-        entry_ms = entry_timestamp_ms(day, chunk.heading)
+        entry_ms = entries_ms[chunk.heading]
         chunks.append(
             NewChunk(
                 start_line=chunk.start_line,

@@ -78,7 +78,7 @@ class SyncRun:
         elif has_work:
             with timed("sync") as measured:
                 with self.index.indexing(wait_s=wait_s):
-                    self._run_locked()
+                    self._run_locked(is_unbuilt=is_unbuilt)
                     self._trim_cache()
                 measured["failed"] = bool(self.failures)
         files, chunks, vectors = len(self.scan.files), 0, 0
@@ -105,14 +105,14 @@ class SyncRun:
     def _why_rebuild(self) -> str | None:
         return "it was asked for" if self.force else self.planner.why_rebuild()
 
-    def _run_locked(self) -> None:
+    def _run_locked(self, *, is_unbuilt: bool) -> None:
         if not self.index.is_current():  # writing to an index that was moved away would be lost
             raise StoreDamaged(f"{self.index.path}: the index was replaced while this process waited.")
         # Another process may have done the work while this one waited, so the plan is made under the lock.
         if self.force and not self.planner.settings.cache.enabled:
             self.index.cache.evict(0)
         self.index.drop_leftovers()  # of a rebuild that was killed
-        if self.index.get_meta(META_RECIPE) is None:
+        if is_unbuilt and self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():
                 self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
         self.history.load()
