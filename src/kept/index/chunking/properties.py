@@ -165,6 +165,8 @@ _TAG = f"(?<![^\\s(,;*_~\u3001\u3002\uff0c\uff08])#(?:\\[\\[([^\\[\\]\n]{{1,200}
 _WIKI = r"(!?)\[\[([^\[\]\n]{1,1000}+)\]\]"
 _MARKDOWN = r"\]\((?:<([^<>\n]{1,1000})>|((?:[^\s()<>]|\([^\s()<>]{0,200}\)){1,1000}+))[^()\n]{0,300}+\)"
 _DEFINITION = r"^ {0,3}\[[^\[\]\n]{1,300}\]: *(?:<([^<>\n]{1,1000})>|(\S{1,1000}))"
+_MARKS = r"#[^\s#]|\[\[|\]\(|\]:"
+"""What every tag and every link has in it, and the marks of headings have not."""
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*:|//"
 NOTE_ENDINGS = (".md", ".markdown")
 _ATTACHMENTS = frozenset(
@@ -197,7 +199,7 @@ def find_references(text: str, code: Sequence[tuple[int, int]], *, tags_after: i
     ``code`` has the first line of each code block, counted from 0, and the line after it, in order. Tags in the first
     ``tags_after`` lines do not count: these hold the properties.
     """
-    if "#" not in text and "[[" not in text and "](" not in text and "]:" not in text:
+    if not re.search(_MARKS, text):
         return NO_REFERENCES
     finder = _Finder(text, code)
     links = list(islice(finder.iter_links(), MAX_LINKS + 1))
