@@ -293,16 +293,19 @@ class FileLogs:
     ) -> Iterator[LogLine]:
         check_name(name)
         self._storage.settle()
-        at, base = self._find_end(name)
-        at = at if end is None else min(at, end.offset - base)
         with opened_file(self._storage.root, name) as handle:
-            first, rest = 0 if handle is None else _read_base(handle)[0], b""
-            while handle is not None and at > first:
+            if handle is None:
+                return
+            first, base = _read_base(handle)
+            at = os.fstat(handle).st_size
+            at, rest = at if end is None else min(at, end.offset - base), b""
+            while at > first:
                 start = max(first, at - _BLOCK)
                 block = os.pread(handle, at - start, start) + rest
-                # What comes before the first line break may be the end of a line that begins in an earlier block.
-                cut = 0 if start == first else block.index(b"\n") + 1
-                stop = base + start + len(block)
+                # What comes before the first line break may be the end of a line that begins in an earlier block. What
+                # comes after the last one is no line: a crash tore it.
+                cut = 0 if start == first else block.find(b"\n") + 1
+                stop = base + start + block.rfind(b"\n") + 1
                 for line in reversed(block[cut:].split(b"\n")[:-1]) if _has_any(block, having) else ():
                     if _has_any(line, having):
                         yield LogLine(line, LogPosition(stop - len(line) - 1), LogPosition(stop))
@@ -358,11 +361,7 @@ class FileLogs:
             yield Step("write", path, b"%d" % (generation + 1), before)
 
     def _read_generation(self, name: str) -> int:
-        try:
-            with open(os.path.join(self._storage.root, _generation_path(name)), "rb") as file:
-                digits = file.read()
-        except OSError:
-            return 0
+        digits = read_file(self._storage.root, _generation_path(name)) or b""
         return int(digits) if digits.isdigit() else 0
 
     def _repair_end(self, name: str, expected: LogPosition | None) -> tuple[int, int]:
@@ -387,17 +386,9 @@ class FileLogs:
     def _find_end(self, name: str) -> tuple[int, int]:
         """Return the offset after the last whole line, and the base of positions."""
         with opened_file(self._storage.root, name) as handle:
-            if handle is None:
-                return 0, 0
-            first, base = _read_base(handle)
-            at = os.fstat(handle).st_size
-            while at > first:
-                start = max(first, at - _BLOCK)
-                last = os.pread(handle, at - start, start).rfind(b"\n")
-                if last >= 0:
-                    return start + last + 1, base
-                at = start
-            return first, base
+            first, base = (0, 0) if handle is None else _read_base(handle)
+        last = next(self.read_back(name), None)
+        return first if last is None else last.end.offset - base, base
 
 
 def _has_any(data: bytes, texts: Sequence[bytes]) -> bool:
