@@ -1,36 +1,18 @@
-"""Changes of notes: of lines that still read as the caller saw them, lines to remove for good, and of a whole note."""
+"""Changes of notes: of lines, which others replace or which go for good, and of a whole note."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from kept.base.digest import digest_bytes
-from kept.base.records import cite
-from kept.base.values import frozen
-from kept.errors import CitationMismatch, NoteConflict, NoteTooLarge, PathRefused
+from kept.errors import NoteConflict, NoteTooLarge, PathRefused
 from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
-from kept.notes.note_text import NoteText, decode, encoding_of
+from kept.notes.note_text import decode, encoding_of
 from kept.notes.workspace import Workspace, require_tool_may_write
 from kept.storage.contract import retried
 
 DIGEST_CHARS = 8
-
-
-@frozen
-class LineEdit:
-    """Lines of a note, counted from 1, and the text that takes their place. An empty text removes them."""
-
-    path: str
-    start_line: int
-    end_line: int
-    digest: str
-    """Digest of the lines as they were seen, of `digest_of_lines`."""
-    text: str
-
-    @property
-    def citation(self) -> str:
-        return cite(self.path, self.start_line, self.end_line)
 
 
 def digest_of_lines(text: str) -> str:
@@ -38,23 +20,11 @@ def digest_of_lines(text: str) -> str:
     return digest_bytes(text.encode("utf-8", "surrogatepass"))[:DIGEST_CHARS]
 
 
-def plan_line_edits(
-    workspace: Workspace, edits: Sequence[LineEdit], *, max_bytes: int, by_tool: bool = False
-) -> list[NoteEdit]:
-    """Return the notes with all edits. Raise CitationMismatch if lines differ."""
-    planned = []
-    for path in dict.fromkeys(edit.path for edit in edits):
-        name = require_editable(workspace, path, by_tool=by_tool)
-        note = workspace.read(name, max_bytes=max_bytes)
-        data = edit_lines(note, path, [edit for edit in edits if edit.path == path])
-        planned.append(NoteEdit(name, note.raw, _checked(path, data, max_bytes), "edit"))
-    return planned
-
-
-def _checked(path: str, data: bytes, max_bytes: int) -> bytes:
+def plan_edit(path: str, raw: bytes, data: bytes, max_bytes: int) -> NoteEdit:
+    """Return the edit that gives a note other bytes. Raise NoteTooLarge."""
     if len(data) > max_bytes:
         raise NoteTooLarge(f"{path}: with this it would have more than the limit of {max_bytes:,} bytes.")
-    return data
+    return NoteEdit(path, raw, data, "edit")
 
 
 def require_editable(workspace: Workspace, path: str, *, by_tool: bool) -> str:
@@ -64,18 +34,6 @@ def require_editable(workspace: Workspace, path: str, *, by_tool: bool) -> str:
     if by_tool:
         require_tool_may_write(workspace, name, path)
     return name
-
-
-def edit_lines(note: NoteText, path: str, edits: Sequence[LineEdit]) -> bytes:
-    """Return the bytes of a note with all edits."""
-    lines = note.text.removesuffix("\n").split("\n")
-    ordered = sorted(edits, key=lambda edit: edit.start_line)
-    for before, edit in zip([None, *ordered], ordered, strict=False):
-        is_apart = before is None or before.end_line < edit.start_line
-        read = "\n".join(lines[edit.start_line - 1 : edit.end_line])
-        if not is_apart or edit.end_line > len(lines) or digest_of_lines(read) != edit.digest:
-            raise CitationMismatch(f"{edit.citation} has changed since it was read, so nothing was written.")
-    return remove_lines(note.raw, {(edit.start_line, edit.end_line): edit.text for edit in edits}, path)
 
 
 # removing lines, in whatever encoding and with whatever line ends a note has
@@ -135,10 +93,10 @@ def save_text(
         note = workspace.read(name, max_bytes=max_bytes)
         if note.version != digest:
             raise NoteConflict(f"{path} has changed since you opened it, so nothing was written.")
-        data = _checked(path, replace_text(note.raw, text, path), max_bytes)
-        if data != note.raw:
-            commit_notes(workspace, [NoteEdit(name, note.raw, data, "edit")], recorder)
-        return data != note.raw
+        edit = plan_edit(name, note.raw, replace_text(note.raw, text, path), max_bytes)
+        if edit.after != note.raw:
+            commit_notes(workspace, [edit], recorder)
+        return edit.after != note.raw
 
     return retried(save)
 

@@ -19,7 +19,7 @@ from kept.base.values import frozen
 from kept.errors import CitationMismatch, EmptyNote, UsageError
 from kept.notes.daily import get_daily_notes
 from kept.notes.facts import read_fact
-from kept.notes.line_edit import LineEdit, digest_of_lines, plan_line_edits, remove_lines, require_editable
+from kept.notes.line_edit import digest_of_lines, plan_edit, remove_lines, require_editable
 from kept.notes.note_text import decode
 from kept.notes.note_writer import Addition, NotePlan, NoteWriter
 from kept.notes.validity import Statement, format_marks, read_line, read_statements, split_marker, strike_line
@@ -75,43 +75,43 @@ def plan_replacement(writer: NoteWriter, reference: FactReference, addition: Add
         hint = "To change only its dates, edit the note."  # after a retry, it would replace itself
         raise CitationMismatch(f"{reference.citation} says the same already, so nothing was written.", hint=hint)
     line, since = _with_marks(text, old, writer.now.date())
-    lines = note.text.split("\n")[old.first_line - 1 : old.last_line]
-    strike = LineEdit(
-        path, old.first_line, old.last_line, digest_of_lines("\n".join(lines)), strike_lines(lines, since)
-    )
+    lines = note.text.split("\n")
+    place = old.first_line, old.last_line
+    struck = strike_lines(lines[old.first_line - 1 : old.last_line], since)
     if to is None and get_daily_notes(workspace).find_day(path) is None:
-        edits, written = _plan_above(note.text, strike, old, line)
-        return NotePlan(written, tuple(plan_line_edits(workspace, edits, max_bytes=writer.max_bytes)))
+        ranges, written = _plan_above(path, lines, old, line, struck)
+        data = remove_lines(note.raw, ranges, path)
+        return NotePlan(written, (plan_edit(path, note.raw, data, writer.max_bytes),))
     plan = writer.plan_append(line, to or "daily", folder=addition.folder)
-    written = replace(plan.written, replaced=strike.citation)
+    written = replace(plan.written, replaced=cite(path, *place))
     if plan.written.path == path:
         # Lines are only appended, so those of the old fact are where they were.
-        ranges = {(strike.start_line, strike.end_line): strike.text}
         (edit,) = plan.edits
-        return NotePlan(written, (replace(edit, after=remove_lines(edit.after or b"", ranges, path), kind="edit"),))
-    (struck,) = plan_line_edits(workspace, [strike], max_bytes=writer.max_bytes)
-    return NotePlan(written, (*plan.edits, replace(struck, is_part=True)))
+        data = remove_lines(edit.after or b"", {place: struck}, path)
+        return NotePlan(written, (replace(edit, after=data, kind="edit"),))
+    edit = plan_edit(path, note.raw, remove_lines(note.raw, {place: struck}, path), writer.max_bytes)
+    return NotePlan(written, (*plan.edits, replace(edit, is_part=True)))
 
 
-def _plan_above(note: str, strike: LineEdit, old: Statement, line: str) -> tuple[list[LineEdit], Written]:
-    """Return the edits that write a line above the one that is struck through, and where it is then.
+def _plan_above(
+    path: str, lines: list[str], old: Statement, line: str, struck: str
+) -> tuple[dict[tuple[int, int], str], Written]:
+    """Return the texts of lines that write a line above the one that is struck through, and where it is then.
 
     If the note has the new line already, perhaps since a moment ago, that line gets the marks instead.
     """
-    lines = note.split("\n")
+    place = old.first_line, old.last_line
     words = read_fact(read_line(line).text).sequence
-    for statement in read_statements(note):
+    for statement in read_statements("\n".join(lines)):
         at = statement.first_line
         is_other = at != old.first_line and statement.kind == old.kind and statement.validity is None
         if is_other and at == statement.last_line and read_fact(statement.text).sequence == words:
             text = _above(line, lines[at - 1], statement).rstrip("\n")
-            edit = LineEdit(strike.path, at, at, digest_of_lines(lines[at - 1]), text)
-            return [strike, edit], Written(strike.path, at, at, replaced=strike.citation)
+            return {place: struck, (at, at): text}, Written(path, at, at, replaced=cite(path, *place))
     above = _above(line, lines[old.first_line - 1], old)
     shift = above.count("\n") + 1
-    replaced = cite(strike.path, old.first_line + shift, old.last_line + shift)
-    edit = replace(strike, text=f"{above}\n{strike.text}")
-    return [edit], Written(strike.path, old.first_line, old.first_line, replaced=replaced)
+    replaced = cite(path, old.first_line + shift, old.last_line + shift)
+    return {place: f"{above}\n{struck}"}, Written(path, old.first_line, old.first_line, replaced=replaced)
 
 
 def find_fact(note: str, reference: FactReference) -> Statement:
