@@ -63,13 +63,13 @@ class StorageMachine(RuleBasedStateMachine):
         before = read(self.memory)
         real = [make_real(change, self.memory) for change in changes]
         try:
-            receipt = self.memory.commit(real)
+            ends = self.memory.commit(real)
         except REFUSALS:
             with pytest.raises(REFUSALS):
                 self.files.commit(real)
             return
         if step is None or run_until(step, lambda: self.files.commit(real)):
-            assert step is not None or self.files.commit(real) == receipt
+            assert step is not None or self.files.commit(real) == ends
         elif read(self.files) != read(self.memory):
             assert read(self.files) == before
             self.files.commit(real)

@@ -187,14 +187,8 @@ class Rewrite:
 Change = Write | Remove | Erase | Move | Append | Blank | Rewrite
 
 
-@frozen
-class Receipt:
-    """What a commit did."""
-
-    versions: Mapping[str, str]
-    """Version of each document that it wrote or moved; ABSENT of those that it removed."""
-    ends: Mapping[str, LogPosition]
-    """End of each log that it appended to or rewrote."""
+Ends = Mapping[str, LogPosition]
+"""End of each log that a commit appended to or rewrote."""
 
 
 # the protocol
@@ -257,7 +251,7 @@ class Storage(Protocol):
     @property
     def logs(self) -> Logs: ...
 
-    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Receipt:
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Ends:
         """Make all changes or none.
 
         Raise StorageConflict if a version or an end is not the expected one, LeaseLost, PathRefused for a name that is

@@ -27,6 +27,7 @@ from kept.storage.contract import (
     Cursor,
     Document,
     DocumentInfo,
+    Ends,
     Erase,
     Lease,
     LogInfo,
@@ -34,7 +35,6 @@ from kept.storage.contract import (
     LogPosition,
     Move,
     OnRefused,
-    Receipt,
     Remove,
     Rewrite,
     Write,
@@ -55,24 +55,23 @@ class MemoryStorage:
         self._leases: dict[str, Lease] = {}
         self._numbers = itertools.count(1)
 
-    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Receipt:
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Ends:
         check_changes(changes)
         with self._changed:
             if lease is not None and self._leases.get(lease.name) is not lease:
                 raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
             documents, logs = MemoryDocuments(dict(self.documents.files)), MemoryLogs(dict(self.logs.files))
             stamp = next(self._numbers), time.time_ns()
-            versions: dict[str, str] = {}
             ends: dict[str, LogPosition] = {}
             for change in changes:
                 if isinstance(change, Append | Blank | Rewrite):
                     ends |= logs.change(change, stamp)
                 elif isinstance(change, Write):
-                    versions |= documents.write(change, stamp)
+                    documents.write(change, stamp)
                 else:
-                    versions |= _take_away(logs if is_log(change.path) else documents, change)
+                    _take_away(logs if is_log(change.path) else documents, change)
             self.documents.files, self.logs.files = documents.files, logs.files
-            return Receipt(versions, ends)
+            return ends
 
     def exists(self) -> bool:
         return True
@@ -98,18 +97,17 @@ class MemoryStorage:
                 self._changed.notify_all()
 
 
-def _take_away(store: MemoryDocuments | MemoryLogs, change: Move | Remove | Erase) -> dict[str, str]:
-    """Move or remove a document or a log. Return the versions."""
+def _take_away(store: MemoryDocuments | MemoryLogs, change: Move | Remove | Erase) -> None:
+    """Move or remove a document or a log."""
     check_version(change.path, store.version(change.path), change.expected)
     if not isinstance(change, Move):
         store.files.pop(change.path, None)
-        return {change.path: ABSENT}
+        return
     if change.path not in store.files:
         raise DocumentNotFound(f"{change.path}: there is no such document.")
     check_version(change.to, store.version(change.to), ABSENT)
     files: dict[str, Any] = store.files
     files[change.to] = files.pop(change.path)
-    return {change.path: ABSENT, change.to: store.version(change.to)}
 
 
 class MemoryDocuments:
@@ -151,10 +149,9 @@ class MemoryDocuments:
     def version(self, path: str) -> str:
         return version_of(self.files[path][0]) if path in self.files else ABSENT
 
-    def write(self, change: Write, stamp: tuple[int, int]) -> dict[str, str]:
+    def write(self, change: Write, stamp: tuple[int, int]) -> None:
         check_version(change.path, self.version(change.path), change.expected)
         self.files[change.path] = change.data, stamp[0], change.modified_ns or stamp[1]
-        return {change.path: self.version(change.path)}
 
 
 @frozen

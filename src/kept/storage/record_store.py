@@ -85,8 +85,7 @@ class RecordLog(Generic[T]):
         return self.faults
 
     def append(self, lines: Sequence[bytes], *, expected_end: LogPosition | None = None) -> None:
-        receipt = self._storage.commit([Append(self.name, lines, expected_end)], lease=self._lease)
-        self.end = receipt.ends[self.name]
+        self.end = self._storage.commit([Append(self.name, lines, expected_end)], lease=self._lease)[self.name]
 
     def rewrite(self, lines: Sequence[bytes], *, erase: bool = False) -> None:
         """Replace all lines, unless another process was faster. Those that `read` left out are set aside, each once."""
@@ -95,7 +94,7 @@ class RecordLog(Generic[T]):
             aside = self.name + DAMAGED_ENDING
             known = {line.data for line in self._storage.logs.read(aside)}
             changes.append(Append(aside, [line for line in dict.fromkeys(self._damaged) if line not in known]))
-        self.end = self._storage.commit(changes, lease=self._lease).ends[self.name]
+        self.end = self._storage.commit(changes, lease=self._lease)[self.name]
         self._damaged = []
 
 

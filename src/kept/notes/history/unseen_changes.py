@@ -88,9 +88,9 @@ class UnseenChanges:
         gone = [path for path in removed if known[path] and not is_known(path, None) and self._is_gone(path)]
         changes = self._plan(contents, gone, known, is_first=is_first)
         if changes:
-            receipt = storage.commit(self.history.plan(changes, contents.values(), end))
+            ends = storage.commit(self.history.plan(changes, contents.values(), end))
             if end == self.compared:  # no other process has written meanwhile
-                self.compared = receipt.ends[log]
+                self.compared = ends[log]
         return len(changes)
 
     def _load(self) -> dict[str, dict[str, NoteChange]]:

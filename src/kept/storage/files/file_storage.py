@@ -30,6 +30,7 @@ from kept.storage.contract import (
     Cursor,
     Document,
     DocumentInfo,
+    Ends,
     Erase,
     Lease,
     LogInfo,
@@ -37,7 +38,6 @@ from kept.storage.contract import (
     LogPosition,
     Move,
     OnRefused,
-    Receipt,
     Remove,
     Rewrite,
     Write,
@@ -49,7 +49,7 @@ from kept.storage.contract import (
     version_of,
 )
 from kept.storage.files.folders import find_state, opened_file, opened_folder, read_document, read_file, walk
-from kept.storage.files.steps import JOURNAL, REWRITTEN, Step, Steps, make_receipt
+from kept.storage.files.steps import JOURNAL, REWRITTEN, Step, Steps
 
 LOCK_WAIT_S = 30.0
 _RACY_NS = 50_000_000
@@ -72,7 +72,7 @@ class FileStorage:
 
     # committing
 
-    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Receipt:
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Ends:
         check_changes(changes)
         with self._locked():
             if lease is not None:
@@ -80,7 +80,7 @@ class FileStorage:
             steps = [self._resolve(change) for change in changes]
             if steps:
                 Steps(self.root).run([*steps, *self.logs.count_changes(steps)])
-            return make_receipt(steps)
+            return {step.path: LogPosition(step.end) for step in steps if step.kind in ("append", "rewrite")}
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -18,7 +18,7 @@ from kept.base.durable import append_durably, cut_durably, erase_file, replace_e
 from kept.base.limits import printable_line
 from kept.base.values import frozen
 from kept.errors import PathRefused, StorageConflict, WorkspaceError, WriteFailed
-from kept.storage.contract import ABSENT, OWN_FOLDER, LogPosition, Receipt, version_of
+from kept.storage.contract import ABSENT, OWN_FOLDER, version_of
 from kept.storage.files.folders import opened_file, opened_folder, read_file
 
 JOURNAL = f"{OWN_FOLDER}/journal"
@@ -58,21 +58,6 @@ class Step:
     def is_addition(self) -> bool:
         """Whether it can be taken back without knowing what was there before."""
         return self.kind == "append" or (self.kind == "write" and self.before == ABSENT)
-
-
-def make_receipt(steps: Sequence[Step]) -> Receipt:
-    versions, ends = {}, {}
-    for step in steps:
-        match step.kind:
-            case "write":
-                versions[step.path] = version_of(step.data)
-            case "append" | "rewrite":
-                ends[step.path] = LogPosition(step.end)
-            case "move":
-                versions |= {step.path: ABSENT, step.to: step.before}
-            case "remove" | "erase":
-                versions[step.path] = ABSENT
-    return Receipt(versions, ends)
 
 
 def encode_journal(steps: Sequence[Step]) -> bytes:

@@ -15,11 +15,11 @@ from kept.storage.contract import (
     Append,
     Blank,
     Change,
+    Ends,
     Erase,
     Lease,
     LogPosition,
     Move,
-    Receipt,
     Remove,
     Rewrite,
     Write,
@@ -47,7 +47,7 @@ class _Log:
 class _Before:
     """What the first round trip read: whatever the changes depend on."""
 
-    receipt: Receipt | None = None
+    receipt: Ends | None = None
     documents: dict[str, str] = field(default_factory=dict)
     """Version of each document that there is."""
     logs: dict[str, _Log] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Commit:
         self._changes, self._lease, self._commit_id = changes, lease, commit_id
         self._now_ns = time.time_ns()
 
-    def run(self) -> Receipt:
+    def run(self) -> Ends:
         """Make the changes, or return the receipt if they were made before."""
         with self._database.connection() as connection, connection.pipeline(), connection.transaction():
             number, before = self._read(connection)
@@ -81,10 +81,9 @@ class Commit:
             writing = _Writing(before, number, self._now_ns)
             for change in self._changes:
                 writing.add(change)
-            receipt = writing.receipt()
-            for text, values in [*writing.statements, *self._keep(receipt)]:
+            for text, values in [*writing.statements, *self._keep(writing.ends)]:
                 connection.execute(self._database.sql(text), {"root": self._root, "number": number, **values})
-            return receipt
+            return writing.ends
 
     def _read(self, connection: DeadlineConnection) -> tuple[int, _Before]:
         """Lock the root, and return the number of this commit with what its changes depend on."""
@@ -116,9 +115,9 @@ class Commit:
             lines={(name, start): data for name, start, data in rows["lines"]},
         )
 
-    def _keep(self, receipt: Receipt) -> list[tuple[str, dict[str, Any]]]:
+    def _keep(self, ends: Ends) -> list[tuple[str, dict[str, Any]]]:
         """Return the statements that keep a receipt, and drop those of a month ago."""
-        values = {"commit_id": self._commit_id, "receipt": _format_receipt(receipt), "days": RECEIPT_DAYS}
+        values = {"commit_id": self._commit_id, "receipt": _format_receipt(ends), "days": RECEIPT_DAYS}
         return [
             ("INSERT INTO kept.receipts VALUES (%(root)s, %(commit_id)s, %(receipt)s)", values),
             (
@@ -129,21 +128,17 @@ class Commit:
         ]
 
 
-def _format_receipt(receipt: Receipt) -> bytes:
-    ends = {name: position.offset for name, position in receipt.ends.items()}
-    return json.dumps({"versions": dict(receipt.versions), "ends": ends}).encode()
+def _format_receipt(ends: Ends) -> bytes:
+    return json.dumps({name: position.offset for name, position in ends.items()}).encode()
 
 
-def _read_receipt(data: bytes) -> Receipt:
-    fields = json.loads(data)
-    return Receipt(fields["versions"], {name: LogPosition(offset) for name, offset in fields["ends"].items()})
+def _read_receipt(data: bytes) -> Ends:
+    return {name: LogPosition(offset) for name, offset in json.loads(data).items()}
 
 
 def _needs_version(change: Change) -> bool:
     """Return whether the version of a whole log matters, which takes reading all of it."""
-    if not isinstance(change, Move | Remove | Erase) or not is_log(change.path):
-        return False
-    return isinstance(change, Move) or change.expected is not None
+    return isinstance(change, Move | Remove | Erase) and is_log(change.path) and change.expected is not None
 
 
 def _pairs(rows: list[Row]) -> list[tuple[str, str]]:
@@ -203,24 +198,20 @@ _SET_LINE = f"UPDATE kept.log_lines SET data = %(data)s WHERE log = {_THE_LOG} A
 
 
 class _Writing:
-    """The statements of a commit, and what its receipt will say. Changes nothing by itself."""
+    """The statements of a commit, and the ends of its logs. Changes nothing by itself."""
 
     def __init__(self, before: _Before, number: int, now_ns: int) -> None:
         self._before, self._number, self._now_ns = before, number, now_ns
         self.statements: list[tuple[str, dict[str, Any]]] = []
-        self._versions: dict[str, str] = {}
-        self._ends: dict[str, LogPosition] = {}
+        self.ends: dict[str, LogPosition] = {}
         self._blanked: set[str] = set()
-
-    def receipt(self) -> Receipt:
-        return Receipt(self._versions, self._ends)
 
     def add(self, change: Change) -> None:
         """Add a change. Raise StorageConflict or DocumentNotFound if it does not fit what is there."""
         match change:
             case Write(path, data, expected):
                 self._check(path, expected)
-                version = self._versions[path] = version_of(data)
+                version = version_of(data)
                 self._run(_WRITE, path=path, data=data, version=version, modified=change.modified_ns or self._now_ns)
             case Move(path, to, expected):
                 self._move(path, to, expected)
@@ -250,10 +241,8 @@ class _Writing:
         else:
             self._run(_MOVE, path=path, to=to)
             self._run(_REMOVE, path=path)
-        self._versions |= {path: ABSENT, to: version}
 
     def _remove(self, path: str) -> None:
-        self._versions[path] = ABSENT
         if not is_log(path):
             self._run(_REMOVE, path=path)
         elif self._before.version(path):
@@ -275,7 +264,7 @@ class _Writing:
         if is_rewrite:
             self._run(_DROP_LINES, name=name)
         self._run(_ADD_LINES, name=name, starts=starts, lines=list(lines))
-        self._ends[name] = LogPosition(stop)
+        self.ends[name] = LogPosition(stop)
 
     def _blank(self, name: str, start: int, line: bytes) -> None:
         old = self._before.lines.get((name, start))

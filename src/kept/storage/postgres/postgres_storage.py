@@ -24,12 +24,12 @@ from kept.storage.contract import (
     Cursor,
     Document,
     DocumentInfo,
+    Ends,
     Lease,
     LogInfo,
     LogLine,
     LogPosition,
     OnRefused,
-    Receipt,
     check_changes,
     check_name,
     iter_chosen,
@@ -60,13 +60,13 @@ class PostgresStorage:
         self.documents = PostgresDocuments(self)
         self.logs = PostgresLogs(self)
 
-    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Receipt:
+    def commit(self, changes: Sequence[Change], *, lease: Lease | None = None) -> Ends:
         check_changes(changes)
         for change in changes:
             for name in targets_of(change):
                 require_text(name)
         if not changes:
-            return Receipt({}, {})
+            return {}
         commit = Commit(self._database, self.get_root(), changes, lease, new_id())
         return self._database.repeat_if_lost(commit.run)
 
