@@ -63,14 +63,14 @@ class NoteHistory:
     def find_last(self, path: str) -> list[NoteChange]:
         """Return the last change of a note on each machine."""
         quoted = json.dumps(path, ensure_ascii=False).encode("utf-8", "replace")
-        found = []
+        changes = []
         for log in self.logs():
             for line in self.storage.logs.read_back(log, having=(b'"path":' + quoted, b'"was":' + quoted)):
                 change = parse_change(line.data)
                 if change is not None and path in (change.path, change.was):
-                    found.append(change)
+                    changes.append(change)
                     break
-        return found
+        return changes
 
     def iter_newest(self, since: str | None = None) -> Iterator[NoteChange]:
         """Yield changes, newest first. Only the last lines of each log are parsed for the changes since a time."""

@@ -33,9 +33,9 @@ class UnseenChanges:
         self.compared = START
         """Place in this machine's log up to which every note in it was compared with its text."""
 
-    def record_written(self, start: LogPosition, *, but: Set[str] = frozenset()) -> int:
+    def record_written(self, start: LogPosition, *, but: Set[str] = frozenset()) -> None:
         """Compare the notes in the lines after ``start``, which Kept wrote, with their texts, but not those that the
-        caller compares. Return the number of changes."""
+        caller compares."""
         log, logs = self.history.own_log(), self.history.storage.logs
         end = logs.end(log)
         lines = (line for line in logs.read(log, start) if line.end.offset <= end.offset)
@@ -45,7 +45,8 @@ class UnseenChanges:
         names = (name for change in changes for name in (change.path, change.was))
         paths = dict.fromkeys(name for name in names if name and name not in but)
         self.compared = end
-        return self.record(dict.fromkeys(paths, ""), paths) if paths else 0
+        if paths:
+            self.record(dict.fromkeys(paths, ""), paths)
 
     def record(
         self,
@@ -54,8 +55,8 @@ class UnseenChanges:
         *,
         is_first: bool = False,
         present: Set[str] | None = None,
-    ) -> int:
-        """Record the notes whose hash the history does not know, and those that are gone. Return their number.
+    ) -> None:
+        """Record the notes whose hash the history does not know, and those that are gone.
 
         ``is_first``: a note that the history does not know is older than the history, not new. ``present`` are all
         notes there are; every other one that this machine has recorded is gone.
@@ -63,9 +64,9 @@ class UnseenChanges:
         removed = list(removed)
         if self._by_path is None and (is_first or present is not None or len(notes) + len(removed) > _FEW):
             self._by_path = {}
-        return retried(lambda: self._record(notes, list(removed), is_first, present))
+        retried(lambda: self._record(notes, list(removed), is_first, present))
 
-    def _record(self, notes: Mapping[str, str], removed: list[str], is_first: bool, present: Set[str] | None) -> int:
+    def _record(self, notes: Mapping[str, str], removed: list[str], is_first: bool, present: Set[str] | None) -> None:
         log, storage = self.history.own_log(), self.history.storage
         end = storage.logs.end(log)
         by_path = self._load()
@@ -85,13 +86,12 @@ class UnseenChanges:
         contents = {
             path: raw for path, raw in read.items() if raw is not None and not is_known(path, digest_bytes(raw))
         }
-        gone = [path for path in removed if known[path] and not is_known(path, None) and self._is_gone(path)]
-        changes = self._plan(contents, gone, known, is_first=is_first)
+        missing = [path for path in removed if known[path] and not is_known(path, None) and self._is_gone(path)]
+        changes = self._plan(contents, missing, known, is_first=is_first)
         if changes:
             ends = storage.commit(self.history.plan(changes, contents.values(), end))
             if end == self.compared:  # no other process has written meanwhile
                 self.compared = ends[log]
-        return len(changes)
 
     def _load(self) -> dict[str, dict[str, NoteChange]]:
         """Read the lines that were appended since the last call, if all lines are read at all."""
@@ -119,21 +119,21 @@ class UnseenChanges:
             return False
 
     def _plan(
-        self, contents: dict[str, bytes], gone: list[str], known: dict[str, list[NoteChange]], *, is_first: bool
+        self, contents: dict[str, bytes], missing: list[str], known: dict[str, list[NoteChange]], *, is_first: bool
     ) -> list[NoteChange]:
         """Return the changes of notes that read so now, and of those that are gone."""
         changes: list[NoteChange] = []
-        vanished = {state: path for path in gone if (state := last_state(known[path], path)) is not None}
+        vanished = {state: path for path in missing if (state := last_state(known[path], path)) is not None}
         for path, content in contents.items():
             digest = digest_bytes(content)
             if not known[path] and digest in vanished:
                 old = vanished.pop(digest)
-                gone.remove(old)
+                missing.remove(old)
                 renamed = self.history.new_change(path, digest, digest, kind="rename")
                 changes.append(replace(renamed, was=old, why="renamed by another program"))
                 continue
             kind: ChangeKind = "baseline" if is_first and not known[path] else "by_hand"
             changes.append(self.history.new_change(path, last_state(known[path], path), digest, kind=kind))
         return changes + [
-            self.history.new_change(path, last_state(known[path], path), None, kind="by_hand") for path in gone
+            self.history.new_change(path, last_state(known[path], path), None, kind="by_hand") for path in missing
         ]

@@ -219,10 +219,10 @@ class FileDocuments:
     def read(self, path: str, *, max_bytes: int | None = None) -> Document:
         check_name(path)
         self._storage.settle()
-        found = None if is_log(path) else read_document(self._storage.root, path, max_bytes)
-        if found is None:
+        read = None if is_log(path) else read_document(self._storage.root, path, max_bytes)
+        if read is None:
             raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
-        state, data = found
+        state, data = read
         return Document(path, data, version_of(data), _info(path, state))
 
     def is_same(self, path: str, other: str) -> bool:

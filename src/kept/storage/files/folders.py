@@ -75,8 +75,8 @@ def opened_file(root: str, path: str, flags: int = os.O_RDONLY) -> Iterator[int 
 
 def read_file(root: str, path: str) -> bytes | None:
     """Return the bytes of a file, or None if there is none."""
-    found = read_document(root, path, None)
-    return None if found is None else found[1]
+    document = read_document(root, path, None)
+    return None if document is None else document[1]
 
 
 def read_document(root: str, path: str, max_bytes: int | None) -> tuple[os.stat_result, bytes] | None:
