@@ -95,6 +95,8 @@ class BotApi:
         self.files: dict[str, bytes] = {}
         self.actions: list[dict[str, Any]] = []
         self.drafts: list[dict[str, Any]] = []
+        self.pressed: list[dict[str, Any]] = []
+        self.edits: list[dict[str, Any]] = []
         self.calls: list[str] = []
         self.offsets: list[int] = []
         self.faults: dict[str, deque[Fault]] = defaultdict(deque)
@@ -149,6 +151,20 @@ class BotApi:
             self._changed.notify_all()
         return number
 
+    def press(self, data: str, *, user: int = 7) -> None:
+        """Press a button below the bot's last message."""
+        with self._changed:
+            self._next += 1
+            query = {
+                "id": str(self._next),
+                "from": {"id": user, "is_bot": False, "first_name": "Ada"},
+                "chat_instance": "1",
+                "message": self._message(len(self.sent)),
+                "data": data,
+            }
+            self._updates.append({"update_id": self._next, "callback_query": query})
+            self._changed.notify_all()
+
     def redeliver(self, update: dict[str, Any]) -> None:
         with self._changed:
             self._updates.append(update)
@@ -177,6 +193,8 @@ class BotApi:
             "getUpdates": self._get_updates,
             "sendMessage": self._send,
             "sendMessageDraft": lambda fields: _note(self.drafts, _read_text(fields)),
+            "answerCallbackQuery": partial(_note, self.pressed),
+            "editMessageText": lambda fields: _note(self.edits, _read_text(fields)),
             "sendChatAction": partial(_note, self.actions),
             "getFile": self._find_file,
         }

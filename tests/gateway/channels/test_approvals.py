@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
@@ -121,13 +122,24 @@ def api():
         yield server
 
 
-async def test_telegram_asks_and_takes_a_command_for_an_answer(tmp_path, api):
+@pytest.mark.parametrize("word", ["allow", "deny"])
+async def test_telegram_asks_with_buttons(tmp_path, api, word):
     async with bot(tmp_path, api, adding(), agent_settings=ASK):
         api.write("The sum?", user=7)
-        await wait_until_async(lambda: len(api.sent) == 1)
+        await wait_until_async(lambda: len(api.sent) == 2)
         assert api.sent[0]["text"].startswith('The agent wants to call toy__add with {"a": 2, "b": 3}')
-        api.write("/approve", user=7)
-        await wait_until_async(lambda: any("2 + 3 = 5" in sent["text"] for sent in api.sent))
+        (buttons,) = json.loads(api.sent[1]["reply_markup"])["inline_keyboard"]
+        allow, deny = (button["callback_data"] for button in buttons)
+        api.press(allow, user=99)
+        await wait_until_async(lambda: len(api.pressed) == 1)
+        assert api.pressed[0]["text"] == "You cannot decide this.", "the bot does not answer this user"
+        api.press(allow if word == "allow" else deny)
+        await wait_until_async(lambda: len(api.sent) == 3 and bool(api.edits))
+        assert ("2 + 3 = 5" in api.sent[2]["text"]) == (word == "allow")
+        assert api.edits[0]["text"] == ("Allowed." if word == "allow" else "Not allowed.")
+        api.press(allow)
+        await wait_until_async(lambda: len(api.pressed) == 3)
+        assert "decided already" in api.pressed[2]["text"]
 
 
 def wordy(count: int) -> ScriptedChat:

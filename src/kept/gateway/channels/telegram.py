@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kept.agent.events import ApprovalAsked
 from kept.base.limits import is_count
 from kept.base.remote_errors import ChannelUnavailable, DeliveryRefused, EndpointDown, NotSent
 from kept.config import Config
@@ -92,7 +93,7 @@ class TelegramChannel(BotChannel):
         while True:
             try:
                 updates = await self._bot.get_updates(
-                    offset=offset, timeout=_POLL_TIMEOUT_S, allowed_updates=["message"]
+                    offset=offset, timeout=_POLL_TIMEOUT_S, allowed_updates=["message", "callback_query"]
                 )
             except InvalidToken as exc:
                 raise ChannelUnavailable("Telegram no longer accepts this token.") from exc
@@ -108,6 +109,8 @@ class TelegramChannel(BotChannel):
                 continue
             backoff.reset()
             for update in updates:
+                if update.callback_query is not None:
+                    await self._decide(front, update.callback_query)
                 await self.take(front, self._read(update))
                 offset = update.update_id + 1
 
@@ -120,6 +123,35 @@ class TelegramChannel(BotChannel):
             # Fields that the library does not check. The same update would fail again, so it is not fetched again.
             log.warning("telegram: update %d could not be read, and is left out", update.update_id)
             return None
+
+    async def ask(self, to: Mapping[str, Any], asked: ApprovalAsked) -> None:
+        """Ask with two buttons, too."""
+        from telegram import InlineKeyboardButton, InlineKeyboardMarkup
+
+        await super().ask(to, asked)
+        buttons = [InlineKeyboardButton(word, callback_data=f"{word}:{asked.id}") for word in ("Allow", "Deny")]
+        markup = InlineKeyboardMarkup([buttons])
+        await self._bot.send_message(to["chat"], asked.tool, message_thread_id=to.get("thread"), reply_markup=markup)
+
+    async def _decide(self, front: Switchboard, pressed: telegram.CallbackQuery) -> None:
+        """Take in that a button was pressed, and replace the buttons by the decision. In a group anybody can press one,
+        but only the people that the bot answers decide."""
+        from telegram.error import TelegramError
+
+        word, _, approval_id = (pressed.data or "").partition(":")
+        person, allow = pressed.from_user, word == "Allow"
+        if person not in self.allowed:
+            remark = "You cannot decide this."
+        elif front.decide(approval_id, allow=allow, by=f"telegram:{person.id}"):
+            remark = "Allowed." if allow else "Not allowed."
+        else:
+            remark = "It was decided already, or nobody answered in time."
+        try:
+            await pressed.answer(remark)
+            if person in self.allowed:
+                await pressed.edit_message_text(remark)
+        except TelegramError as exc:
+            log.warning("telegram: a decision could not be shown (%s)", type(exc).__name__)
 
     async def fetch(self, source: str) -> bytes:
         file = await self._bot.get_file(source)
