@@ -45,13 +45,6 @@ class ConversationQueue:
         if find_command(message) is not None:
             self.hurry()
 
-    def remove(self, message: AcceptedMessage) -> bool:
-        """Remove a waiting message. Return False if it is not waiting."""
-        if message not in self.waiting:
-            return False
-        self.waiting.remove(message)
-        return True
-
     def hurry(self) -> None:
         """End the debounce now."""
         self._hurry.set()

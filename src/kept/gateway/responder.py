@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -18,7 +19,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from kept.agent.events import NOBODY, AgentEvent, ApprovalAsked, ApprovalDecided, GroupLine, Inbound, Reply
-from kept.base.remote_errors import MessageConflict, MessageNotFound
+from kept.base.remote_errors import MessageNotFound
 from kept.base.values import frozen
 from kept.config import ResponderSettings
 from kept.errors import KeptError, WriteFailed
@@ -243,33 +244,22 @@ class Responder:
 
     # cancelling
 
-    async def cancel(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
-        """Cancel the answer to a message, and so to all messages that are answered together with it."""
-        message, run = self.get(channel, message_id)
-        queue = self._queues.get(message.key)
-        if queue is not None and run is None and queue.remove(message):
-            await self._drop(message)
-        elif queue is not None and run is not None and queue.current == run and queue.answering:
-            queue.answering.cancel()
-        elif run is None or not run.cancelled:
-            raise MessageConflict("It can no longer be cancelled.", hint="Ask for its state.")
-        return await self.wait(channel, message_id)
-
     def _stop_before(self, queue: ConversationQueue, stop: AcceptedMessage) -> None:
         """Cancel everything that was sent before a /stop."""
-        for message in [message for message in queue.waiting if message is not stop]:
-            queue.remove(message)
-            task = asyncio.create_task(self._drop(message))
+        dropped = [message for message in queue.waiting if message is not stop]
+        queue.waiting = deque([stop])
+        if dropped:
+            task = asyncio.create_task(self._drop(dropped))
             self._dropping.add(task)
             task.add_done_callback(self._dropping.discard)
         if queue.answering is not None:
             queue.answering.cancel()
 
-    async def _drop(self, message: AcceptedMessage) -> None:
-        run = await self._write_until_done(partial(self.inbox.begin, [message], ""))
+    async def _drop(self, messages: Sequence[AcceptedMessage]) -> None:
+        run = await self._write_until_done(partial(self.inbox.begin, messages, ""))
         await self._change(run, cancelled=True)
-        self._end_replays([message])
-        self.limits.release(message.key)
+        self._end_replays(messages)
+        self.limits.release(run.key, len(messages))
 
     # answering, one run of a conversation after the other
 
@@ -296,15 +286,12 @@ class Responder:
                     run = await self._answer_next(queue, slot)
                 finally:
                     slot.leave()
-                if run is not None:
-                    messages = self.inbox.messages_of(run)
-                    self._end_replays(messages)
-                    try:
-                        if not run.finished:
-                            to = messages[-1].metadata
-                            await deliver(run, queue.channel, to, self._change, self._timing)
-                    finally:
-                        self.limits.release(run.key, len(messages))
+                messages = self.inbox.messages_of(run)
+                self._end_replays(messages)
+                try:
+                    await deliver(run, queue.channel, messages[-1].metadata, self._change, self._timing)
+                finally:
+                    self.limits.release(run.key, len(messages))
         except Exception:
             log.exception("a conversation came to a halt; the rest of it is answered after the next start")
             unfinished = (run for run in self.inbox.unfinished() if run.key == queue.key)
@@ -313,16 +300,14 @@ class Responder:
         finally:
             del self._queues[queue.key], self._workers[queue.key]
 
-    async def _answer_next(self, queue: ConversationQueue, slot: AnswerSlot) -> AnswerRun | None:
-        """Return the next run with its reply, or cancelled. Return None if all messages were cancelled meanwhile.
+    async def _answer_next(self, queue: ConversationQueue, slot: AnswerSlot) -> AnswerRun:
+        """Return the next run with its reply, or cancelled.
 
         There are two cancellations. If ``answering`` alone is cancelled, the answer is no longer wanted, and the run
         is recorded as cancelled. If this task is cancelled, the process ends: the run stays unfinished in the inbox,
         and the next start resumes it.
         """
         job = await self._begin_next(queue, slot)
-        if job is None:
-            return None
         if job.run.parts is not None or job.run.cancelled:
             return job.run
         queue.current = job.run
@@ -344,8 +329,8 @@ class Responder:
             return run
         return answering.result()
 
-    async def _begin_next(self, queue: ConversationQueue, slot: AnswerSlot) -> AnswerJob | None:
-        """Record the beginning of the next run. Return None if there are no messages left.
+    async def _begin_next(self, queue: ConversationQueue, slot: AnswerSlot) -> AnswerJob:
+        """Record the beginning of the next run.
 
         An interrupted run that has its reply is returned as it is: only its delivery is left.
         """
@@ -358,8 +343,6 @@ class Responder:
             session_id = await self._until_done(
                 lambda: self._dispatcher.current_session_id(queue.chat), KeptError, "a session cannot be opened"
             )
-            if not queue.waiting:  # cancelled while the session was opened
-                return None
             messages = queue.take()
             run = await self._write_until_done(partial(self.inbox.begin, messages, session_id))
         command = find_command(messages[0]) if len(messages) == 1 else None

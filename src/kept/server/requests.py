@@ -30,7 +30,6 @@ from kept.base.net.serving import (
     Receive,
     Scope,
     Send,
-    describe_refusal,
     note_route,
     refuse,
 )
@@ -91,8 +90,7 @@ class RequestFront:
         try:
             if (wait_s := self._wait_s(scope)) and not self.is_known(scope):
                 message = "There are too many requests from your address. Try later."
-                refusal = describe_refusal(scope["path"], 429, "rate_limited", message)
-                await refuse(send_with_id, 429, refusal, wait_s=wait_s)
+                await refuse(send_with_id, 429, "rate_limited", message, wait_s)
             else:
                 await self.app(scope, receive, send_with_id)
         finally:
@@ -132,12 +130,12 @@ def path_switch(*, probes: App, mcp: App | None, messages: App | None, pages: Ap
         if not {".", ".."}.isdisjoint(path.split("/")):
             # A proxy in front may resolve it, and another part would answer than the one that it let through.
             message = "The path must not have dots for folders."
-            await refuse(send, 400, describe_refusal(path, 400, "path_refused", message))
+            await refuse(send, 400, "path_refused", message)
         elif app := choose(path):
             await app(scope, receive, send)
         else:
             message = f"This server has nothing at {path[:100]}."
-            await refuse(send, 404, describe_refusal(path, 404, "not_found", message))
+            await refuse(send, 404, "not_found", message)
 
     return answer
 
@@ -152,7 +150,7 @@ def agent_switch(apps: Mapping[str, App], default: str) -> App:
             await apps[agent](scope, receive, send)
         else:
             message = f"This server does not serve the agent '{agent}' of the token."
-            await refuse(send, 403, describe_refusal(MCP_PATH, 403, "agent_not_found", message))
+            await refuse(send, 403, "agent_not_found", message)
 
     return answer
 
@@ -199,8 +197,7 @@ def answer_probes(readiness: Readiness, metrics: App) -> App:
         path = scope["path"]
         note_route(scope, path)
         if scope["method"] not in ("GET", "HEAD"):
-            refusal = describe_refusal(path, 405, "wrong_method", f"{path} does not take {scope['method'][:10]}.")
-            await refuse(send, 405, refusal)
+            await refuse(send, 405, "wrong_method", f"{path} does not take {scope['method'][:10]}.")
         elif path == METRICS:
             await metrics(scope, receive, send)
         elif path == HEALTH:
@@ -225,10 +222,10 @@ def answer_metrics(render: Callable[[], tuple[bytes, str]] | None) -> App:
                 grant.require("read")
                 grant.require_everybody()
         except KeptError as exc:
-            await refuse(send, 403, describe_refusal(METRICS, 403, exc.code, f"{exc.message} {exc.hint}"))
+            await refuse(send, 403, exc.code, f"{exc.message} {exc.hint}")
             return
         if render is None:
-            await refuse(send, 404, describe_refusal(METRICS, 404, "not_found", "Only 'kept serve' has figures."))
+            await refuse(send, 404, "not_found", "Only 'kept serve' has figures.")
         else:
             await _send(send, 200, *await asyncio.to_thread(render))
 

@@ -28,7 +28,6 @@ from kept.base.net.serving import (
     Send,
     ServerLimits,
     bearer_token,
-    describe_refusal,
     refuse,
 )
 from kept.base.remote_errors import ChannelUnavailable
@@ -37,7 +36,6 @@ from kept.base.values import frozen
 from kept.config import Config, LoadedConfig
 from kept.config.layers import settings_by_agent
 from kept.errors import ConfigError, KeptError, UsageError
-from kept.gateway.channels import http
 from kept.gateway.channels.gateway import (
     Gateway,
     OpenModel,
@@ -287,7 +285,7 @@ class Server:
         if "mcp" in parts:
             mcp = guard(agent_switch(self._mcp_apps, self._config.agent_id))
         if "messages" in parts:
-            messages = http.guard_endpoints(self._make_endpoints(), hosts=self._hosts, gate=self.tokens)
+            messages = guard(self._make_endpoints())
         if self._site is not None:
             from kept.server.web.web_app import make_web_app
 
@@ -303,7 +301,7 @@ class Server:
 
         async def refuse_all(scope: Scope, receive: Receive, send: Send) -> None:
             message = f"The HTTP channel is off: {error.message}"
-            await refuse(send, 503, describe_refusal(scope["path"], 503, error.code, message), wait_s=5.0)
+            await refuse(send, 503, error.code, message, 5.0)
 
         return refuse_all
 

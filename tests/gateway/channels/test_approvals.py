@@ -110,8 +110,8 @@ async def test_stopping_the_answer_withdraws_the_question(tmp_path):
     async with serving(tmp_path, adding(), agent_settings=ASK) as at:
         question = asyncio.create_task(at.post(user="ada", text="The sum?", id="m1"))
         asked = await waiting(at)
-        assert (await at.client.delete("/v1/messages/m1")).json()["status"] == "cancelled"
-        await question
+        assert (await at.post(user="ada", text="/stop")).json()["reply"] == "Stopped."
+        assert (await question).json()["status"] == "cancelled"
         answer = await at.client.post(f"/v1/approvals/{asked['id']}", json={"allow": True})
         assert answer.status_code == 404
 

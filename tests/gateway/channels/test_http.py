@@ -66,15 +66,15 @@ async def test_a_client_that_goes_away_is_answered_all_the_same(tmp_path):
         assert (await at.client.get("/v1/messages/m1")).json()["reply"] == "A beginning and an end."
 
 
-async def test_a_client_need_not_wait_and_can_cancel(tmp_path):
+async def test_a_client_need_not_wait_and_can_stop_the_answer(tmp_path):
     model = ScriptedChat(lambda request: [Stall(), "never"])
     async with serving(tmp_path, model) as at:
         accepted = await at.post(user="ada", text="Hi", id="m1", wait=False)
         assert (accepted.status_code, accepted.json()["status"]) == (202, "waiting")
         await wait_until_async(lambda: len(model.requests) == 1)
-        cancelled = await at.client.delete("/v1/messages/m1")
-        assert cancelled.json()["status"] == "cancelled"
-        assert (await at.client.delete("/v1/messages/m2")).status_code == 404
+        assert (await at.post(user="ada", text="/stop")).json()["reply"] == "Stopped."
+        assert (await at.client.get("/v1/messages/m1")).json()["status"] == "cancelled"
+        assert (await at.client.get("/v1/messages/m2")).status_code == 404
 
 
 async def test_of_messages_answered_together_the_last_has_the_reply(tmp_path):

@@ -35,12 +35,11 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-DescribeRefusal = Callable[[str, int, str, str], dict[str, Any]]
-"""Returns the body of a refusal from the path, the status, the code and the message."""
 
 
-def describe_refusal(path: str, status: int, code: str, message: str) -> dict[str, Any]:
-    return {"error": {"code": code, "message": message, "hint": ""}}
+def error_body(code: str, message: str, hint: str = "") -> dict[str, Any]:
+    """Return an error as every path answers it. Libraries for OpenAI's format read the code and the message, too."""
+    return {"error": {"code": code, "message": message, "hint": hint}}
 
 
 GRANT = "kept.grant"
@@ -69,14 +68,6 @@ class TokenGate(Protocol):
         ...
 
 
-@frozen
-class Refusal:
-    status: int
-    code: str
-    message: str
-    wait_s: float = 0.0
-
-
 class Guard:
     """ASGI application that checks requests before it passes them on to another."""
 
@@ -85,12 +76,10 @@ class Guard:
         app: App,
         *,
         hosts: Iterable[str] = (),
-        describe: DescribeRefusal = describe_refusal,
         gate: TokenGate | None = None,
     ) -> None:
         """Without a gate, no token is asked for."""
         self.app = app
-        self.describe = describe
         self.hosts = frozenset((*LOOPBACK_HOSTS, *(host.lower() for host in hosts)))
         self.gate = gate
 
@@ -102,29 +91,29 @@ class Guard:
         if refusal is None:
             await self.app(scope, receive, send)
         else:
-            body = self.describe(scope["path"], refusal.status, refusal.code, refusal.message)
-            await refuse(send, refusal.status, body, wait_s=refusal.wait_s)
+            await refuse(send, *refusal)
 
-    def _find_refusal(self, scope: Scope) -> Refusal | None:
+    def _find_refusal(self, scope: Scope) -> tuple[int, str, str, float] | None:
+        """Return the status, the code and the message of a refusal, and when to try again; None if there is none."""
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if is_ambiguous(scope):
-            return Refusal(400, "header_repeated", "A header that may come once came twice.")
+            return 400, "header_repeated", "A header that may come once came twice.", 0.0
         host = headers.get(b"host", "").strip().lower()
         # Without its port. An IPv6 address keeps its brackets.
         host = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
         if host not in self.hosts:
-            return Refusal(421, "host_refused", "This server does not answer to that Host.")
+            return 421, "host_refused", "This server does not answer to that Host.", 0.0
         origin = headers.get(b"origin")
         if origin is not None and _origin_host(origin) not in self.hosts:
-            return Refusal(403, "origin_refused", "Requests from that Origin are not accepted.")
+            return 403, "origin_refused", "Requests from that Origin are not accepted.", 0.0
         if self.gate is None or not self.gate.is_required:
             return None
         grant = self.gate.find(bearer_token(headers))
         if grant is None:
-            return Refusal(401, "token_missing", "Send the token: 'Authorization: Bearer TOKEN'.")
+            return 401, "token_missing", "Send the token: 'Authorization: Bearer TOKEN'.", 0.0
         scope[GRANT] = grant
         if wait_s := self.gate.wait_s(grant):
-            return Refusal(429, "rate_limited", f"The token '{grant.name}' is used too often. Try later.", wait_s)
+            return 429, "rate_limited", f"The token '{grant.name}' is used too often. Try later.", wait_s
         return None
 
 
@@ -152,9 +141,9 @@ def _origin_host(origin: str) -> str:
         return ""
 
 
-async def refuse(send: Send, status: int, refusal: dict[str, Any], *, wait_s: float = 0.0) -> None:
+async def refuse(send: Send, status: int, code: str, message: str, wait_s: float = 0.0) -> None:
     """Send a refusal as JSON. ``wait_s`` is when to try again."""
-    body = json.dumps(refusal).encode()
+    body = json.dumps(error_body(code, message)).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if wait_s > 0:
         headers.append((b"retry-after", str(math.ceil(wait_s)).encode()))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kept.agent.events import GroupLine, Inbound, ReplyDelta
 from kept.base.clock import Clock, new_id
 from kept.base.limits import utf8_safe
+from kept.base.net.serving import error_body
 from kept.base.remote_errors import MessageRefused, ModelUnknown
 from kept.base.values import frozen
 from kept.gateway.channels.http import (
@@ -26,7 +26,6 @@ from kept.gateway.channels.http import (
     MAX_BODY_BYTES,
     MAX_NAME_CHARS,
     Caller,
-    error_body,
     json_response,
     read_body,
     read_flag,
@@ -128,23 +127,22 @@ class ChatCompletions:
     async def _chunks(self, call: ChatCall, message: AcceptedMessage) -> AsyncIterator[bytes]:
         """Yield the reply as server-sent events. The heartbeat keeps proxies from closing a silent connection."""
         head = _head(call, message, "chat.completion.chunk")
-        more = {"usage": None} if call.stream_usage else {}
-        yield _event({**head, "choices": [_delta({"role": "assistant", "content": ""})], **more})
+        yield _event({**head, "choices": [_delta({"role": "assistant", "content": ""})]})
         streamed, responder = "", self._front.holder(CHAT_NAME, message.id)
         async for event in responder.follow(CHAT_NAME, message.id, heartbeat_s=HEARTBEAT_S):
             if event is None:
                 yield b": still at work\n\n"
             elif isinstance(event, ReplyDelta):
                 streamed += event.text
-                yield _event({**head, "choices": [_delta({"content": event.text})], **more})
+                yield _event({**head, "choices": [_delta({"content": event.text})]})
         _, run = responder.get(CHAT_NAME, message.id)
         if run is None or run.parts is None or run.error:
             yield _event(_describe_failure(run)[1])
             return
         rest = _missing_end(streamed, run.reply or "")
         if rest:
-            yield _event({**head, "choices": [_delta({"content": rest})], **more})
-        yield _event({**head, "choices": [_delta({}, "stop")], **more})
+            yield _event({**head, "choices": [_delta({"content": rest})]})
+        yield _event({**head, "choices": [_delta({}, "stop")]})
         if call.stream_usage:
             yield _event({**head, "choices": [], "usage": _usage_json(run)})
         yield b"data: [DONE]\n\n"
@@ -167,10 +165,10 @@ def _missing_end(streamed: str, reply: str) -> str:
 
 def _describe_failure(run: AnswerRun | None) -> tuple[int, dict[str, Any]]:
     if run is not None and run.cancelled:
-        return 409, error_body(409, "cancelled", "The answer was stopped.")
+        return 409, error_body("cancelled", "The answer was stopped.")
     if run is None or run.parts is None:
-        return 503, error_body(503, "queue_full", "The gateway is shutting down. It answers after its next start.")
-    return 502, error_body(502, run.error or "internal", run.reply or "")
+        return 503, error_body("queue_full", "The gateway is shutting down. It answers after its next start.")
+    return 502, error_body(run.error or "internal", run.reply or "")
 
 
 def _head(call: ChatCall, message: AcceptedMessage, kind: str) -> dict[str, Any]:
@@ -212,7 +210,6 @@ CHAT_ID_HEADER = "x-openwebui-chat-id"
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _PART_NAMES = {"image_url": "(picture)", "input_audio": "(voice message)", "file": "(document)"}
 _DIGEST_CHARS = 32
-_RESET = re.compile(r"\s*/(?:new|reset)\b", re.IGNORECASE)
 
 
 @frozen
@@ -253,9 +250,8 @@ def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
     if not isinstance(model, str) or not model:
         raise MessageRefused("'model' is missing.", hint="GET /v1/models lists the models.")
     lines = _read_lines(body.get("messages"))
-    recent = _since_reset(lines)
-    last_answer = max((index for index, line in enumerate(recent) if line.role == "assistant"), default=-1)
-    new = tuple(line.text for line in recent[last_answer + 1 :] if line.text.strip())
+    last_answer = max((index for index, line in enumerate(lines) if line.role == "assistant"), default=-1)
+    new = tuple(line.text for line in lines[last_answer + 1 :] if line.text.strip())
     if not new:
         raise MessageRefused("The last message has to be a text of the user.")
     user = read_name(body.get("user") or body.get("safety_identifier"), "user")
@@ -266,7 +262,7 @@ def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
         user=user,
         conversation=conversation,
         continues=continues,
-        history=tuple(recent[: last_answer + 1]),
+        history=tuple(lines[: last_answer + 1]),
         new=new,
         stream=read_flag(body, "stream"),
         stream_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
@@ -299,13 +295,6 @@ def _read_lines(messages: Any) -> list[ChatLine]:
             if text.strip() or message["role"] == "user":  # an answer without text only calls tools
                 lines.append(ChatLine(message["role"], text))
     return lines
-
-
-def _since_reset(lines: Sequence[ChatLine]) -> Sequence[ChatLine]:
-    """Return the messages since the person last began a new conversation with a command."""
-    resets = (index for index, line in enumerate(lines) if line.role == "user" and _RESET.match(line.text))
-    last = max(resets, default=-1)
-    return lines[last:] if last == len(lines) - 1 else lines[last + 1 :]
 
 
 def read_content(content: Any, name: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -26,7 +26,7 @@ from kept.agent.events import (
 from kept.base.clock import Clock, new_id
 from kept.base.grants import Act, Grant
 from kept.base.limits import utf8_safe
-from kept.base.net.serving import GRANT, ROUTE, App, Guard, TokenGate
+from kept.base.net.serving import GRANT, ROUTE, App, error_body
 from kept.base.remote_errors import MessageNotFound, MessageRefused
 from kept.base.values import frozen
 from kept.errors import AgentNotFound, KeptError, ScopeMissing
@@ -83,11 +83,12 @@ class HttpEndpoints:
         return json_response(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
 
     async def get(self, request: Request, caller: Caller) -> Response:
-        return json_response(self._state(self._own_id(request, caller)))
-
-    async def delete(self, request: Request, caller: Caller) -> Response:
-        message_id = self._own_id(request, caller)
-        return json_response(message_json(*await self._front.holder(NAME, message_id).cancel(NAME, message_id)))
+        """Return the state of a message. For the token of a user or of an agent, those of others do not exist."""
+        message_id: str = request.path_params["id"]
+        message, _ = self._front.holder(NAME, message_id).get(NAME, message_id)
+        if not caller.owns(SessionKey.parse_full(message.key)):
+            raise MessageNotFound(f"There is no message '{message_id}'.")
+        return json_response(self._state(message_id))
 
     async def decide(self, request: Request, caller: Caller) -> Response:
         """Allow or deny a tool call that waits for a person. The token of a person or an agent decides in sessions of
@@ -121,15 +122,6 @@ class HttpEndpoints:
         if not isinstance(text, str) or not text.strip():
             raise MessageRefused("'text' is missing.", hint=_EXAMPLE)
         return Inbound(message_id, utf8_safe(text), user, self._clock.now())
-
-    def _own_id(self, request: Request, caller: Caller) -> str:
-        """Return the id of the message that a request names. For the token of a user or of an agent, those of others do
-        not exist."""
-        message_id: str = request.path_params["id"]
-        message, _ = self._front.holder(NAME, message_id).get(NAME, message_id)
-        if not caller.owns(SessionKey.parse_full(message.key)):
-            raise MessageNotFound(f"There is no message '{message_id}'.")
-        return message_id
 
     def _state(self, message_id: str) -> dict[str, Any]:
         message, run = self._front.holder(NAME, message_id).get(NAME, message_id)
@@ -284,14 +276,6 @@ def read_flag(body: Mapping[str, Any], field: str, *, default: bool = False) -> 
 
 # routes
 
-_TYPES = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error"}
-_TYPES |= {404: "invalid_request_error", 409: "invalid_request_error", 429: "rate_limit_error"}
-
-
-def error_body(status: int, code: str, message: str) -> dict[str, Any]:
-    """Return an error in OpenAI's form."""
-    return {"error": {"message": message, "type": _TYPES.get(status, "server_error"), "param": None, "code": code}}
-
 
 def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, clock: Clock, people: People) -> App:
     """Return the application without a guard."""
@@ -305,17 +289,11 @@ def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, 
     routes = [
         make("POST", "/v1/messages", endpoints.post, "talk to the agent"),
         make("GET", "/v1/messages/{id}", endpoints.get, "read"),
-        make("DELETE", "/v1/messages/{id}", endpoints.delete, "talk to the agent"),
         make("POST", "/v1/chat/completions", chat.complete, "talk to the agent"),
         make("GET", "/v1/models", chat.list_models, "read"),
         make("POST", "/v1/approvals/{id}", endpoints.decide, "decide about calls of tools"),
     ]
     return Starlette(routes=routes, exception_handlers={404: _show_fault, 405: _show_fault})
-
-
-def guard_endpoints(app: App, *, hosts: Iterable[str], gate: TokenGate) -> Guard:
-    """Return the application behind a guard."""
-    return Guard(app, hosts=hosts, describe=_describe_refusal, gate=gate)
 
 
 def _make_route(people: People, method: str, path: str, endpoint: Endpoint, act: Act) -> Route:
@@ -332,7 +310,8 @@ def _make_route(people: People, method: str, path: str, endpoint: Endpoint, act:
             user = _user_of(people, grant, CHAT_NAME if is_chat else NAME) if grant and grant.person else None
             return await endpoint(request, Caller(grant, user))
         except KeptError as exc:
-            return _show_error(request, exc)
+            headers = {"Retry-After": str(RETRY_AFTER_S)} if exc.http in (429, 503) else {}
+            return json_response(error_body(exc.code, exc.message, exc.hint), exc.http, headers)
 
     route = Route(path, answer, methods=[method])
     route.name = act  # shown to the test that lists all routes
@@ -372,24 +351,10 @@ def _find_user(people: People, person: str, channel: str) -> str | None:
     return None
 
 
-def _show_error(request: Request, error: KeptError) -> Response:
-    headers = {"Retry-After": str(RETRY_AFTER_S)} if error.http in (429, 503) else {}
-    shape = _describe_refusal(request.url.path, error.http, error.code, error.message, error.hint)
-    return json_response(shape, error.http, headers)
-
-
 async def _show_fault(request: Request, exc: Exception) -> Response:
     """Answer a path or a method that there is not."""
     status = getattr(exc, "status_code", 404)
-    code = "not_found" if status == 404 else "wrong_method"
-    message = f"There is no {request.method} {request.url.path}."
-    return json_response(
-        _describe_refusal(request.url.path, status, code, message), status, getattr(exc, "headers", None)
+    body = error_body(
+        "not_found" if status == 404 else "wrong_method", f"There is no {request.method} {request.url.path}."
     )
-
-
-def _describe_refusal(path: str, status: int, code: str, message: str, hint: str = "") -> dict[str, Any]:
-    """Return an error in the form that clients of a path expect."""
-    if path.startswith(CHAT_PATHS):
-        return error_body(status, code, f"{message} {hint}".strip() if status < 500 else message)
-    return {"error": {"code": code, "message": message, "hint": hint}}
+    return json_response(body, status, getattr(exc, "headers", None))

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from kept.base.clock import Clock
 from kept.base.grants import Grant
-from kept.base.net.serving import GRANT, App, Receive, Scope, Send, TokenGate, describe_refusal, note_route, refuse
+from kept.base.net.serving import GRANT, App, Receive, Scope, Send, TokenGate, note_route, refuse
 from kept.errors import UsageError
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class BrowserGuard:
             scope[GRANT] = grant
             if wait_s := self.access.wait_s(grant):
                 message = "These pages are asked for too often. Try again in a moment."
-                await refuse(send, 429, describe_refusal(scope["path"], 429, "rate_limited", message), wait_s=wait_s)
+                await refuse(send, 429, "rate_limited", message, wait_s)
                 return
         if grant is not None or scope["path"] in _OPEN_PATHS or scope["path"].startswith(_ASSETS):
             await self.app(scope, receive, send)
