@@ -159,26 +159,26 @@ KEY_KINDS = tuple(
 )
 """A key is a secret after one of these words: 'the key idea' is not."""
 
-OTHER_PASSWORDS: tuple[str, ...] = (
+OTHER_PASSWORDS = (
     # German, Dutch, Scandinavian, Finnish
-    "kennwort", "wachtwoord", "lösenord", "losenord", "adgangskode", "kodeord", "salasana",
+    "kennwort|wachtwoord|lösenord|losenord|adgangskode|kodeord|salasana"
     # French, Spanish, Portuguese, Romanian, Italian; 'mot de passe' and 'palavra-passe' end in 'passe'
-    "mdp", "contraseña", "contrasena", "senha", "parolă", "parola",
+    "|mdp|contraseña|contrasena|senha|parolă|parola"
     # Slavic, Hungarian, Turkish, Greek
-    "hasło", "haslo", "heslo", "lozinka", "jelszó", "jelszo", "şifre", "sifre", "geslo",
-    "пароль", "парола", "лозинка", "κωδικός", "συνθηματικό",
+    "|hasło|haslo|heslo|lozinka|jelszó|jelszo|şifre|sifre|geslo"
+    "|пароль|парола|лозинка|κωδικός|συνθηματικό"
     # Hebrew, Arabic, Persian, Hindi, Bengali
-    "סיסמה", "סיסמא", "كلمة المرور", "كلمة السر", "رمز عبور", "گذرواژه", "पासवर्ड", "পাসওয়ার্ড",
+    "|סיסמה|סיסמא|كلمة المرور|كلمة السر|رمز عبور|گذرواژه|पासवर्ड|পাসওয়ার্ড"
     # Thai, Vietnamese, Indonesian, Malay
-    "รหัสผ่าน", "พาสเวิร์ด", "mật khẩu", "mat khau", "kata sandi", "kata laluan",
+    "|รหัสผ่าน|พาสเวิร์ด|mật khẩu|mat khau|kata sandi|kata laluan"
     # Chinese, Japanese, Korean
-    "密码", "密碼", "口令", "パスワード", "暗証", "비밀번호", "패스워드", "암호",
-)  # fmt: skip
-OTHER_SECRETS: tuple[str, ...] = (
-    "api-schlüssel", "api schlüssel", "zugangsschlüssel", "clé api", "clé secrète", "clave api", "clave secreta",
-    "chave de api", "chiave api", "jeton", "klucz api", "токен", "ключ api", "api-ключ", "секретный ключ",
-    "密钥", "密鑰", "令牌", "apiキー", "トークン", "シークレット", "토큰", "api 키", "โทเค็น", "คีย์ api",
-)  # fmt: skip
+    "|密码|密碼|口令|パスワード|暗証|비밀번호|패스워드|암호"
+).split("|")
+OTHER_SECRETS = (
+    "api-schlüssel|api schlüssel|zugangsschlüssel|clé api|clé secrète|clave api|clave secreta"
+    "|chave de api|chiave api|jeton|klucz api|токен|ключ api|api-ключ|секретный ключ"
+    "|密钥|密鑰|令牌|apiキー|トークン|シークレット|토큰|api 키|โทเค็น|คีย์ api"
+).split("|")
 
 OTHERS: dict[str, bool] = dict.fromkeys(OTHER_PASSWORDS, True) | dict.fromkeys(OTHER_SECRETS, False)
 """Names in other languages; True for those of a password."""

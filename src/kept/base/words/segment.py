@@ -30,12 +30,10 @@ SEGMENTER_VERSION = 2
 
 # folding
 
-_LETTERS = {
-    "ß": "ss", "ẞ": "SS", "æ": "ae", "Æ": "AE", "œ": "oe", "Œ": "OE", "ø": "o", "Ø": "O", "đ": "d", "Đ": "D",
-    "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th", "ł": "l", "Ł": "L", "ħ": "h", "Ħ": "H", "ı": "i", "İ": "I", "ŋ": "n",
-    "ё": "е", "Ё": "Е", "ς": "σ",
-    "أ": "ا", "إ": "ا", "آ": "ا", "ٱ": "ا", "ى": "ي", "ی": "ي", "ک": "ك", "ة": "ه",
-}  # fmt: skip
+_LETTERS = (
+    "ßss ẞSS æae ÆAE œoe ŒOE øo ØO đd ĐD ðd ÐD þth ÞTh łl ŁL ħh ĦH ıi İI ŋn ёе ЁЕ ςσ أا إا آا ٱا ىي یي کك ةه"
+).split()
+"""Letters, each with what it becomes behind it."""
 _MARKS = (
     (0x0300, 0x036F),  # combining accents
     (0x0591, 0x05BD),  # Hebrew points
@@ -61,7 +59,7 @@ def _table() -> dict[int, str]:
                 table[code] = base
     for first, last in _MARKS:
         table.update(dict.fromkeys(range(first, last + 1), ""))
-    table.update((ord(letter), plain) for letter, plain in _LETTERS.items())
+    table.update((ord(pair[0]), pair[1:]) for pair in _LETTERS)
     return table
 
 
