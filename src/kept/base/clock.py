@@ -57,15 +57,12 @@ class Backoff:
             except Busy:
                 await asyncio.sleep(backoff.next_s())
 
-    ``jitter`` is the share of a delay that is random, so that clients turned away together do not return together.
+    Half of each delay is random, so that clients turned away together do not return together.
     """
 
-    def __init__(
-        self, first_s: float, longest_s: float, *, jitter: float = 0.5, random: Callable[[], float] | None = None
-    ) -> None:
+    def __init__(self, first_s: float, longest_s: float, *, random: Callable[[], float] | None = None) -> None:
         self._first_s = self._delay_s = first_s
         self._longest_s = longest_s
-        self._jitter = jitter
         if random is None:
             from random import random as random_share  # imported here: it would cost every search a few milliseconds
 
@@ -76,7 +73,7 @@ class Backoff:
         """Return the delay before the next attempt, in seconds."""
         delay_s = min(self._longest_s, self._delay_s)
         self._delay_s = 2 * delay_s
-        return delay_s * (1 - self._jitter + self._jitter * self._random())
+        return delay_s * (1 + self._random()) / 2
 
     def reset(self) -> None:
         """Start again at the first delay. Call it after a success."""

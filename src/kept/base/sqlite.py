@@ -303,13 +303,6 @@ def why_unwritable(path: str, error: StoreError) -> StoreError:
     return StoreFull(f"{path}: the disk is full.") if state.f_bavail == 0 else error
 
 
-def connect_in_memory(migrations: str) -> FileConnection:
-    """Open the same tables without a file, for when none can be written."""
-    db = FileConnection(":memory:")
-    migrate(db, migrations)
-    return db
-
-
 def _prepare(db: apsw.Connection, migrations: str, page_bytes: int) -> None:
     db.set_busy_timeout(BUSY_TIMEOUT_MS)
     db.pragma("page_size", page_bytes)
@@ -441,6 +434,7 @@ def translated(path: str, *, noun: str) -> Iterator[None]:
 
 
 def translate(exc: apsw.Error, path: str, *, noun: str) -> StoreError:
+    code = int(getattr(exc, "extendedresult", 0))
     match exc:
         case apsw.FullError():
             return StoreFull(f"{path}: the disk is full.")
@@ -448,14 +442,12 @@ def translate(exc: apsw.Error, path: str, *, noun: str) -> StoreError:
             return StoreBusy(f"{path}: another process is writing.")
         case apsw.CorruptError() | apsw.NotADBError() | apsw.FormatError():
             return StoreDamaged(f"{path}: the {noun} is damaged ({exc}).")
-        case apsw.IOError() if _extended(exc) in _DAMAGE:
+        case apsw.IOError() if code in _DAMAGE:
             return StoreDamaged(f"{path}: the {noun} is damaged (a page does not match its checksum).")
+        case apsw.IOError() if code in _FULL:
+            return StoreFull(f"{path}: could not be written, perhaps because the disk is full ({exc}).")
         case apsw.IOError():
-            return (
-                StoreFull(f"{path}: could not be written, perhaps because the disk is full ({exc}).")
-                if _extended(exc) in _FULL
-                else StoreUnavailable(f"{path}: could not be read or written ({exc}).")
-            )
+            return StoreUnavailable(f"{path}: could not be read or written ({exc}).")
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
             return StoreUnavailable(f"{path}: cannot be opened for writing ({exc}).")
         case apsw.SQLError() if str(exc).startswith(("no such", "vtable constructor failed")):
@@ -472,7 +464,3 @@ _FULL = (
     apsw.SQLITE_IOERR_SHMSIZE,
 )
 _DAMAGE = (apsw.SQLITE_IOERR_DATA, apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_CORRUPTFS)
-
-
-def _extended(exc: apsw.Error) -> int:
-    return int(getattr(exc, "extendedresult", 0))

@@ -196,11 +196,8 @@ def _program() -> str:
 def child_command(loaded: LoadedConfig) -> tuple[str, ...]:
     """Return the arguments that start `kept mcp` on the same files. A program that uses Kept as a library may not have
     the script `kept`, so this starts Python."""
-    config = loaded.config
-    memory = ("--home", config.home, "--workspace", config.workspace, "--agent", config.agent_id)
-    file = ("--config", loaded.user_file.path) if loaded.user_file.exists else ()
     start = (sys.executable, "-c", "from kept.cli import main; main()")
-    return (*start, *memory, *file, "mcp")
+    return (*start, *client_command(loaded).args("mcp"))
 
 
 def child_environment(loaded: LoadedConfig) -> dict[str, str]:

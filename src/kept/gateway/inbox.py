@@ -58,7 +58,6 @@ class Inbox:
         self._messages: OrderedDict[Name, AcceptedMessage] = OrderedDict()
         self._run_ids: dict[Name, str] = {}
         self._runs: OrderedDict[str, AnswerRun] = OrderedDict()
-        self._finished: OrderedDict[str, None] = OrderedDict()
         parse = partial(parse_record, messages=self._messages, runs=self._runs)
         self._log = RecordLog(storage, INBOX, parse, lease=lease)
         if lease is not None:
@@ -182,8 +181,6 @@ class Inbox:
             return
         self._runs[value.id] = value
         self._run_ids.update(((value.channel, message_id), value.id) for message_id in value.message_ids)
-        if value.finished:
-            self._finished[value.id] = None
 
     def _set_aside_damaged(self) -> None:
         """Move damaged lines out of the log. If that fails they stay, and the next start skips them again."""
@@ -202,21 +199,21 @@ class Inbox:
 
         If that fails, the old runs stay: the step that led here is on disk, and must not be reported as failed.
         """
-        if len(self._finished) <= MAX_FINISHED_RUNS + spare:
+        finished = [run for run in self._runs.values() if run.finished] if len(self._runs) > MAX_FINISHED_RUNS else []
+        if len(finished) <= MAX_FINISHED_RUNS + spare:
             return
-        dropped = set(list(self._finished)[: len(self._finished) - MAX_FINISHED_RUNS])
-        names = {(run.channel, name) for run in map(self._runs.__getitem__, dropped) for name in run.message_ids}
+        dropped = {run.id: run for run in finished[:-MAX_FINISHED_RUNS]}
+        names = {(run.channel, name) for run in dropped.values() for name in run.message_ids}
         messages = [message for name, message in self._messages.items() if name not in names]
-        runs = [run for run_id, run in self._runs.items() if run_id not in dropped]
         try:
-            self._log.rewrite(_to_lines(messages, runs))
+            self._log.rewrite(_to_lines(messages, [run for run in self._runs.values() if run.id not in dropped]))
         except WorkspaceError as exc:
             log.warning("old messages stay in the inbox (%s)", exc.message)
             return
         for name in names:
             del self._messages[name], self._run_ids[name]
         for run_id in dropped:
-            del self._runs[run_id], self._finished[run_id]
+            del self._runs[run_id]
 
 
 def _to_lines(messages: Iterable[AcceptedMessage], runs: Iterable[AnswerRun]) -> list[bytes]:

@@ -21,11 +21,11 @@ from kept.base.sqlite import (
     FileConnection,
     ProcessLock,
     connect,
-    connect_in_memory,
     discard_if_damaged,
     file_number,
     forget_connection,
     immediate,
+    migrate,
     retry_damaged,
     translated,
 )
@@ -235,7 +235,8 @@ class Catalogue:
                 raise
             reason = f"cannot be used, so every transcript is read: {exc.message}"
             self.report(os.path.basename(self.path), reason)
-            db = connect_in_memory(_MIGRATIONS)
+            db = FileConnection(":memory:")
+            migrate(db, _MIGRATIONS)
             db.number = file_number(self.path)
             return db
         db.set_busy_timeout(BUSY_TIMEOUT_MS)

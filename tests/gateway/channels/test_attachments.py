@@ -68,7 +68,7 @@ def test_files_are_stored_and_handed_to_a_model_that_takes_them(tmp_path, api):
     send(tmp_path, api, model, {"caption": "My cat", "photo": PHOTO}, {"document": REPORT}, {"text": "And?"})
     assert stored(tmp_path) == sorted([f"{DIGEST}.jpg", f"{hashlib.sha256(PDF).hexdigest()}.pdf"])
     assert files_of(model.requests[0]) == [FilePart("image/jpeg", JPEG)]
-    assert asked(model.requests[0]).endswith("My cat\n\n(picture, 23 bytes)")
+    assert asked(model.requests[0]).endswith("My cat\n\n(picture, 23 B)")
     assert files_of(model.requests[2]) == [FilePart("image/jpeg", JPEG), FilePart("application/pdf", PDF, "report.pdf")]
     memory = open_memory(tmp_path)
     sessions = SessionStore(memory.config)
@@ -82,7 +82,7 @@ def test_a_model_that_takes_no_files_is_told_their_names(tmp_path, api):
     model = ScriptedChat(lambda request: "I see.")
     send(tmp_path, api, model, {"photo": PHOTO})
     assert files_of(model.requests[0]) == []
-    assert asked(model.requests[0]).endswith("(picture, 23 bytes)")
+    assert asked(model.requests[0]).endswith("(picture, 23 B)")
 
 
 def test_a_file_that_is_too_large_or_gone_is_only_named(tmp_path, api, monkeypatch):

@@ -114,7 +114,9 @@ async def test_files_are_named_and_forwarded_words_are_somebody_elses(tmp_path):
         reference = {"type": 1, "message_id": "5", "channel_id": "6"}
         discord.write("", user=7, message_reference=reference, message_snapshots=[snapshot])
         await wait_until_async(lambda: len(discord.sent) == 2)
-    assert asked(model.requests[0]).endswith("Look\n\n(picture: cat.jpg, 34 kB)\n\n(voice message, 34 kB, 0:12 min)")
+    assert asked(model.requests[0]).endswith(
+        "Look\n\n(picture: cat.jpg, 34.0 KB)\n\n(voice message, 34.0 KB, 0:12 min)"
+    )
     assert "Ada forwarded a message that somebody else wrote:" in asked(model.requests[1])
 
 

@@ -9,14 +9,14 @@ from tests.support.telegram_reading import read
 FILE = {"file_id": "f1", "file_unique_id": "u1"}
 PHOTO = [{**FILE, "width": side, "height": side, "file_size": 34_000} for side in (90, 800, 2_560)]
 MEDIA = {
-    "(picture, 34 kB)": {"photo": PHOTO},
+    "(picture, 34.0 KB)": {"photo": PHOTO},
     "(document: report.pdf, 1.2 MB)": {
         "document": {**FILE, "file_name": "report.pdf", "mime_type": "application/pdf", "file_size": 1_234_567}
     },
-    "(picture: cat.png, 999 bytes)": {
+    "(picture: cat.png, 999 B)": {
         "document": {**FILE, "file_name": "cat.png", "mime_type": "image/png", "file_size": 999}
     },
-    "(voice message, 9 kB, 0:12 min)": {"voice": {**FILE, "duration": 12, "file_size": 9_000}},
+    "(voice message, 9.0 KB, 0:12 min)": {"voice": {**FILE, "duration": 12, "file_size": 9_000}},
     "(audio: Song, 3:20 min)": {"audio": {**FILE, "duration": 200, "title": "Song"}},
     "(video: a.mp4, 1:05 min)": {"video": {**FILE, "width": 1, "height": 1, "duration": 65, "file_name": "a.mp4"}},
     "(video, 0:05 min)": {"video_note": {**FILE, "length": 1, "duration": 5}},
@@ -51,7 +51,7 @@ def test_a_reply_says_what_it_replies_to():
     message = read("Do it", reply_to_message={**original, "text": "/forget yes"}).message
     assert (message.text, message.metadata["quoted"]) == ("Do it", {"from": "Bea", "text": "/forget yes"})
     picture = read("What is this?", reply_to_message={**original, "photo": PHOTO}).message
-    assert picture.metadata["quoted"]["text"] == "(picture, 34 kB)"
+    assert picture.metadata["quoted"]["text"] == "(picture, 34.0 KB)"
     long = read("Hm", reply_to_message={**original, "text": "x" * 10_000}).message
     assert len(long.metadata["quoted"]["text"]) <= 2_000
     topic = {"forum_topic_created": {"name": "Garden", "icon_color": 1}}

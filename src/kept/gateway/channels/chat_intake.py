@@ -13,6 +13,7 @@ from kept.agent.events import GroupLine, Inbound
 from kept.base.limits import one_line
 from kept.base.remote_errors import EndpointDown, MessageConflict, QueueFull
 from kept.base.values import frozen
+from kept.base.wording import size_text
 from kept.config import Config
 from kept.config.gateway_settings import DiscordSettings, TelegramSettings
 from kept.errors import ConfigError, ScheduleInvalid
@@ -89,15 +90,9 @@ class MediaItem:
         """Return a text that takes the place of the file, such as '(picture: cat.jpg, 34 kB)'."""
         name = one_line(self.name or "")[:_NAME_CHARS].strip("() ")
         head = f"{self.kind}: {name}" if name else self.kind
-        size = format_size(self.size_bytes) if self.size_bytes else ""
+        size = size_text(self.size_bytes) if self.size_bytes else ""
         length = f"{self.seconds // 60}:{self.seconds % 60:02d} min" if self.seconds else ""
         return f"({', '.join(part for part in (head, size, length) if part)})"
-
-
-def format_size(size_bytes: int) -> str:
-    if size_bytes < 1_000:
-        return f"{size_bytes} bytes"
-    return f"{round(size_bytes / 1_000)} kB" if size_bytes < 1_000_000 else f"{size_bytes / 1_000_000:.1f} MB"
 
 
 def with_media(text: str, items: Iterable[MediaItem]) -> str:
@@ -107,9 +102,8 @@ def with_media(text: str, items: Iterable[MediaItem]) -> str:
 
 def kind_of(media_type: str) -> MediaKind:
     """Return what a file of a type is called."""
-    prefix = media_type.partition("/")[0]
     kinds: dict[str, MediaKind] = {"image": "picture", "audio": "audio", "video": "video"}
-    return kinds.get(prefix, "document")
+    return kinds.get(media_type.partition("/")[0], "document")
 
 
 @frozen
