@@ -15,7 +15,7 @@ from kept.base.file_lock import locked
 from kept.errors import EmptyQuery, ForgetFailed, ForgetTooMuch, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.index.sources import IndexLimits
 from kept.notes.line_edit import remove_lines
-from kept.sessions.entries import CompactionEntry, Message
+from kept.sessions.entries import CompactionEntry, Message, ToolCall
 from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import hash_lines
@@ -81,6 +81,19 @@ def test_a_line_of_a_transcript_keeps_its_id_its_place_and_its_length(planted):
     assert new[3]["message"] == {"role": "user", "content": ""}
     assert new[3]["forgotten"] is True
     assert planted.sessions.append(planted.session_id, Message.of("user", "More.")).parent_id == new[-1]["id"]
+
+
+@pytest.mark.parametrize("word", ["text", "message", "content", "metadata", "arguments", "user", "name"])
+def test_a_word_that_names_a_field_of_a_transcript_takes_only_what_says_it(planted, word):
+    planted.say("One.", ToolCall("c1", "search", {"q": "two"}), metadata={"context": "three"})
+    planted.say(f"The {word} is four.", sender="Ada")
+    before = planted.sessions.load(planted.session_id).messages
+    plan = planted.memory.forgetting.plan(word)
+    assert [place.kind for place in plan.places] == ["conversation"]
+    planted.memory.forgetting.apply(plan)
+    after = planted.sessions.load(planted.session_id).messages
+    assert list(after[:-1]) == list(before[:-1])
+    assert (after[-1].text, after[-1].sender) == ("", "Ada")
 
 
 def test_the_receipt_of_a_compaction_is_still_right_for_the_lines_that_it_covers(planted):

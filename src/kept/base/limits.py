@@ -86,6 +86,14 @@ strict_json = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_fin
 """Refuses NaN and Infinity, which are not JSON, and 1e999, which would become one of them."""
 
 
+def read_object(data: bytes) -> dict[str, Any]:
+    """Return the object of a JSON text, empty for anything else."""
+    try:
+        return as_dict(strict_json.decode(data.decode("utf-8")))
+    except (ValueError, RecursionError):
+        return {}
+
+
 def is_deep(tree: Any, max_depth: int) -> bool:
     """Return whether a JSON value is nested deeper than that. Writing it again could exceed Python's own limit."""
     level = [tree]

@@ -171,5 +171,5 @@ def plan_json(plan: ForgetPlan) -> dict[str, Any]:
 
 
 def _place_json(number: int, place: Place) -> dict[str, Any]:
-    own = ("digest", "copies", "isProperty", "key")
+    own = ("digest", "copies", "isProperty", "key", "role")
     return {"number": number, **{name: value for name, value in to_json(place).items() if name not in own}}

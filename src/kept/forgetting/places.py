@@ -11,10 +11,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
-from kept.base.limits import as_dict, strict_json
+from kept.base.limits import read_object
 from kept.base.records import Hit, cite
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER
@@ -78,15 +78,6 @@ class ForgetScope:
         return self.view.sees(path) and not (self.by_tool and is_persons_own(path))
 
 
-@dataclass
-class Findings:
-    places: list[Place] = field(default_factory=list)
-    asked: list[Place] = field(default_factory=list)
-    """Where Kept noted the request to forget it: commands in the inbox, and proposals of /forget."""
-    unreachable: list[str] = field(default_factory=list)
-    """Places that are not changed: extra paths, files of the person, and names of folders."""
-
-
 def find_everywhere(
     scope: ForgetScope,
     matcher: Matcher,
@@ -94,27 +85,26 @@ def find_everywhere(
     *,
     known: Iterable[Place] = (),
     is_person: bool = False,
-) -> Findings:
+) -> list[Place]:
     """Return the places of something in all documents and logs, without what goes along with places known before."""
-    config, agent = scope.config, open_agent(scope.config)
-    findings = Findings()
-    _find_in_notes(scope, matcher, findings, is_person=is_person)
-    for transcript in all_transcripts(config, agent):
+    agent, notes = open_agent(scope.config), scope.workspace.storage
+    found = [place for note in iter_notes(scope) for place in _find_in_note(note, matcher, is_person)]
+    for transcript in all_transcripts(scope.config, agent):
         if scope.view.sees(transcript.citation):
-            find_in_transcript(transcript, findings, matcher, wants)
-    known = (*known, *findings.places)
-    history = find_in_history(scope.workspace.storage, matcher, known)
-    findings.places += [place for place in history if scope.may_change(place.path)]
-    findings.places += _find_in_proposals(scope, matcher)
-    findings.places += (
+            found += find_in_transcript(transcript, matcher, wants)
+    known = [*known, *(place for place in found if not place.role)]
+    found += (place for place in find_in_history(notes, matcher, known) if scope.may_change(place.path))
+    found += _find_in_proposals(scope, matcher)
+    found += (
         Place("schedule", item.id, f"schedule {item.id} ({item.when})", item.text, digest_of(item.text))
-        for item in open_schedules(config).read().schedules
+        for item in open_schedules(scope.config).read().schedules
         if matcher.matches(item.text) and scope.sees_key(item.to)
     )
-    _find_in_inbox(scope, matcher, findings, {place.key for place in known})
+    keys = {place.key for place in known}
+    found += (place for place in _find_in_inbox(agent, matcher, keys) if scope.sees_key(place.key))
     if not scope.view.is_bound:  # nothing tells whose a text in such a record is
-        findings.places += _find_in_records(agent, scope.workspace.storage, matcher)
-    return findings
+        found += _find_in_records(agent, notes, matcher)
+    return found
 
 
 # notes
@@ -145,17 +135,13 @@ def read_note(scope: ForgetScope, path: str) -> NoteFile:
     return NoteFile(path, text, is_writable)
 
 
-def _find_in_notes(scope: ForgetScope, matcher: Matcher, findings: Findings, *, is_person: bool) -> None:
-    for note in iter_notes(scope):
-        folder = os.path.dirname(note.path)
-        reason = f"{folder}: the name of this folder"
-        if matcher.has_words(words_of(folder)) and reason not in findings.unreachable:
-            findings.unreachable.append(reason)
-        places = find_in_note(note.path, note.text, matcher, is_person=is_person)
-        if note.is_writable:
-            findings.places += places
-        else:
-            findings.unreachable += (place.citation for place in places)
+def _find_in_note(note: NoteFile, matcher: Matcher, is_person: bool) -> Iterator[Place]:
+    """Yield the places in a note. The name of its folder is one that is not changed."""
+    folder = os.path.dirname(note.path)
+    if matcher.has_words(words_of(folder)):
+        yield Place("note", folder, f"{folder}: the name of this folder", "", "", role="fixed")
+    for place in find_in_note(note.path, note.text, matcher, is_person=is_person):
+        yield place if note.is_writable else replace(place, role="fixed")
 
 
 # conversations
@@ -182,11 +168,9 @@ def find_transcript(scope: ForgetScope, citation: str) -> Transcript:
     return transcript
 
 
-def find_in_transcript(
-    transcript: Transcript, findings: Findings, matcher: Matcher, wants: Wants | None = None
-) -> None:
-    """Find the lines that match or are wanted and say something, and the proposals of /forget that match."""
-    cited, key = transcript.citation, ""
+def find_in_transcript(transcript: Transcript, matcher: Matcher, wants: Wants | None = None) -> Iterator[Place]:
+    """Yield the lines that match or are wanted and say something, and the proposals of /forget that match."""
+    path, key = transcript.citation, ""
     for raw in transcript.iter_raw():
         if raw.number > 1 and wants is None and not matcher.may_match_raw(raw.raw):
             continue
@@ -199,16 +183,14 @@ def find_in_transcript(
         if blank_line(raw.raw, matcher.matches, whole=is_whole) != raw.raw:
             said = find_utterance(line)
             text = said.shown if said else "(details of the conversation or of a tool call)"
-            citation, digest = cite(cited, raw.number, raw.number), digest_of(raw.raw)
-            place = Place("conversation", cited, citation, text, digest, raw.number, whole=is_whole, key=key)
-            (findings.asked if is_proposal else findings.places).append(place)
+            citation, digest = cite(path, raw.number, raw.number), digest_of(raw.raw)
+            place = Place("conversation", path, citation, text, digest, raw.number, whole=is_whole, key=key)
+            yield replace(place, role="asked") if is_proposal else place
 
 
 def find_lines(scope: ForgetScope, citation: str, wants: Wants) -> list[Place]:
     """Return the wanted lines of a transcript that say something."""
-    findings = Findings()
-    find_in_transcript(find_transcript(scope, citation), findings, Matcher(Needles()), wants)
-    return findings.places
+    return list(find_in_transcript(find_transcript(scope, citation), Matcher(Needles()), wants))
 
 
 def spoken_texts(scope: ForgetScope, citation: str) -> list[str]:
@@ -233,26 +215,26 @@ def _find_in_proposals(scope: ForgetScope, matcher: Matcher) -> Iterator[Place]:
             yield Place("proposal", path, path, text, digest_of(text))
 
 
-def _find_in_inbox(scope: ForgetScope, matcher: Matcher, findings: Findings, keys: set[str]) -> None:
-    """Find the conversations with a message that matches, and those that only have it in a command; without those with
-    some keys, whose messages go with the conversation."""
-    said: dict[str, Place] = {}
-    asked: dict[str, Place] = {}
-    for line, key in read_inbox(open_agent(scope.config)):
-        if scope.sees_key(key) and scrub_record(line.data, matcher, INBOX) != line.data:
-            is_command = str(read_tree(line.data).get("text", "/")).startswith("/")
-            citation = f"{INBOX} ({key})"
-            place = Place("inbox", key, citation, "messages that the gateway received", digest_of(key), key=key)
-            (asked if is_command else said)[key] = place
-    findings.places += (place for key, place in said.items() if key not in keys)
-    findings.asked += (place for key, place in asked.items() if key not in said)
+def _find_in_inbox(agent: Storage, matcher: Matcher, keys: set[str]) -> Iterator[Place]:
+    """Yield the conversations with a message that matches. One that only has it in a command asked for it. The messages
+    of conversations with some keys go with these."""
+    has_message: dict[str, bool] = {}
+    for line, key in read_inbox(agent):
+        if scrub_record(line.data, matcher, INBOX) != line.data:
+            is_command = str(read_object(line.data).get("text", "/")).startswith("/")
+            has_message[key] = has_message.get(key, False) or not is_command
+    for key, is_said in has_message.items():
+        if key not in keys or not is_said:
+            text = "messages that the gateway received"
+            place = Place("inbox", key, f"{INBOX} ({key})", text, digest_of(key), key=key)
+            yield place if is_said else replace(place, role="asked")
 
 
 def read_inbox(agent: Storage) -> Iterator[tuple[LogLine, str]]:
     """Yield the records of the inbox with the key of their conversation, empty for one that cannot be read."""
     keys: dict[Any, str] = {}
     for line in agent.logs.read(INBOX):
-        tree = read_tree(line.data)
+        tree = read_object(line.data)
         run = tree.get("type"), str(tree.get("id"))
         keys[run] = str(tree.get("key") or keys.get(run, ""))
         yield line, keys[run]
@@ -285,7 +267,7 @@ def scrub_record(line: bytes, matcher: Matcher, name: str) -> bytes:
     """Return the line of a record without the texts that match, not longer than before; nothing if it goes whole."""
     if not matcher.may_match_raw(line):
         return line
-    tree, texts = read_tree(line), _TEXTS.get(name)
+    tree, texts = read_object(line), _TEXTS.get(name)
     if not tree or texts is None:
         text = json.dumps(tree, ensure_ascii=False) if tree else line.decode("utf-8", "replace")
         return b"" if matcher.matches(text) else line
@@ -308,14 +290,6 @@ def _blank_fields(tree: Any, names: frozenset[str], matches: Matches) -> Any:
     }
 
 
-def read_tree(data: bytes) -> dict[str, Any]:
-    """Return the object of a JSON text, empty if it is none."""
-    try:
-        return as_dict(strict_json.decode(data.decode("utf-8")))
-    except (ValueError, RecursionError):
-        return {}
-
-
 # files that came with messages
 
 
@@ -326,5 +300,5 @@ def find_mentioned(config: Config) -> frozenset[bytes]:
     lines = [line for line in said if b'"attachment"' in line]
     # A line that cannot be read may be needed, once it is repaired.
     received = (line.data for line in agent.logs.read(INBOX) if b'"attachments"' in line.data)
-    lines += (line for line in received if read_tree(line).get("text", True))
+    lines += (line for line in received if read_object(line).get("text", True))
     return frozenset(digest for line in lines for digest in _DIGEST.findall(line))

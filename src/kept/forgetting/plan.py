@@ -75,6 +75,8 @@ class Place:
     """Lines of the front matter."""
     key: str = ""
     """Key of the conversation that it is in: its messages in the inbox go along."""
+    role: Literal["", "asked", "fixed"] = ""
+    """``asked``: Kept noted the request itself here, and it goes if all places do. ``fixed``: it is not changed."""
 
     def describe(self, chars: int) -> str:
         """Return what goes, in one line: the text, and what it becomes."""

@@ -15,7 +15,6 @@ from kept.errors import EmptyQuery, ForgetTooMuch, KeptError, NoteNotFound, Path
 from kept.forgetting.needles import Matcher, Needles, is_too_short
 from kept.forgetting.passages import cited_lines, note_place, split_passages, whole_note
 from kept.forgetting.places import (
-    Findings,
     ForgetScope,
     NoteFile,
     find_everywhere,
@@ -69,10 +68,16 @@ def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool =
 
 
 def _make_plan(
-    request: ForgetRequest, needles: Needles, places: Iterable[Place], candidates: Iterable[Place], found: Findings
+    request: ForgetRequest,
+    needles: Needles,
+    places: Iterable[Place],
+    found: Iterable[Place] = (),
+    candidates: Iterable[Place] = (),
 ) -> ForgetPlan:
-    unreachable, asked = tuple(found.unreachable), tuple(found.asked)
-    return ForgetPlan(request, tuple(places), needles, unreachable, candidates=tuple(candidates), asked=asked)
+    """Return a plan for places. Of others that were found, those are noted that are not changed or go along."""
+    unreachable = dict.fromkeys(place.citation for place in found if place.role == "fixed")
+    asked = tuple(place for place in found if place.role == "asked")
+    return ForgetPlan(request, tuple(places), needles, tuple(unreachable), candidates=tuple(candidates), asked=asked)
 
 
 # words
@@ -81,8 +86,9 @@ def _make_plan(
 def _plan_words(scope: ForgetScope, request: ForgetRequest, words: str) -> ForgetPlan:
     needles = Needles((words,))
     found = find_everywhere(scope, Matcher(needles))
-    candidates = () if found.places or found.unreachable else _find_like(scope, words)
-    return _make_plan(request, needles, found.places, candidates, found)
+    places = (place for place in found if not place.role)
+    is_somewhere = any(place.role != "asked" for place in found)
+    return _make_plan(request, needles, places, found, () if is_somewhere else _find_like(scope, words))
 
 
 def _find_like(scope: ForgetScope, query: str) -> Iterator[Place]:
@@ -204,9 +210,9 @@ def _plan_places(scope: ForgetScope, request: ForgetRequest, places: list[Place]
                 texts += spoken_texts(scope, place.path)
     needles = Needles.of_texts(texts)
     known = [*places, *_find_made_of(scope, places)]
-    copies = find_everywhere(scope, Matcher(needles), known=known) if needles else Findings()
-    copies.asked.clear()
-    return _make_plan(request, needles, known, (place for place in copies.places if not _covers(known, place)), copies)
+    copies = find_everywhere(scope, Matcher(needles), known=known) if needles else []
+    copies = [place for place in copies if place.role != "asked" and not _covers(known, place)]
+    return _make_plan(request, needles, known, copies, (place for place in copies if not place.role))
 
 
 def _covers(known: Iterable[Place], place: Place) -> bool:
@@ -258,19 +264,19 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str) -> Forge
     found = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
     own = _find_own(scope, folded)
     whole = {place.path for place in own}
-    sure = [place for place in found.places if place.path not in whole]
+    sure = [place for place in found if not place.role and place.path not in whole]
     unsure = [place for place in sure if _is_unsure(place, names)]
     sure = [place for place in sure if place not in unsure]
     if doubtful:
         is_named = re.compile(rf"\b(?:{'|'.join(map(re.escape, doubtful))})\b")
-        more = find_everywhere(scope, Matcher(Needles(doubtful))).places
-        unsure += (place for place in more if place.path not in whole and is_named.search(place.text))
+        more = find_everywhere(scope, Matcher(Needles(doubtful)), known=own)
+        unsure += (p for p in more if not p.role and p.path not in whole and is_named.search(p.text))
     known = [*own, *sure]
     known += _find_made_of(scope, known)
     cited = {place.citation for place in known}
     candidates = {place.citation: place for place in unsure if place.citation not in cited}
     spoken = [place.said for place in sure if place.whole and place.path.startswith("sessions/")]
-    return _make_plan(request, Needles.of_texts(spoken, names), known, candidates.values(), found)
+    return _make_plan(request, Needles.of_texts(spoken, names), known, found, candidates.values())
 
 
 def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -20,12 +20,13 @@ from typing import Any
 import apsw
 
 from kept.base.json_values import to_tree
+from kept.base.limits import read_object
 from kept.base.sqlite import checksum_vfs
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 from kept.config import Config
 from kept.forgetting.needles import Matcher, Needles, byte_forms, words_of
-from kept.forgetting.places import RECEIPTS, read_tree
+from kept.forgetting.places import RECEIPTS
 from kept.forgetting.plan import ForgetOrder, Outcome
 from kept.storage.contract import Append, Storage
 from kept.storage.open import open_agent
@@ -268,5 +269,5 @@ def save_receipt(agent: Storage, receipt: ForgetReceipt) -> None:
 
 def read_receipts(config: Config) -> list[dict[str, Any]]:
     """Return the receipts of an agent, oldest first. A damaged line is skipped."""
-    trees = (read_tree(line.data) for line in open_agent(config).logs.read(RECEIPTS))
+    trees = (read_object(line.data) for line in open_agent(config).logs.read(RECEIPTS))
     return [tree for tree in trees if isinstance(tree.get("id"), str)]

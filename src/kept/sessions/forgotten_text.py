@@ -26,124 +26,83 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kept.base.limits import strict_json
+from kept.base.limits import as_dict, is_deep, read_object, strict_json
 from kept.sessions.echoes import RECALLED
-from kept.sessions.entries import (
-    FORWARDED,
-    QUOTED,
-    AnyEntry,
-    Attachment,
-    Block,
-    CompactionEntry,
-    DamagedEntry,
-    Entry,
-    Message,
-    ResetEntry,
-    SessionStart,
-    StateEntry,
-    Text,
-    ToolCall,
-    ToolResult,
-    UnknownEntry,
-    format_entry,
-    parse_entry,
-    to_json,
-)
+from kept.sessions.entries import FORWARDED, QUOTED, AnyEntry, SessionStart, format_entry, parse_entry, to_json
 from kept.sessions.transcript import RawLine, hash_lines, is_receipt, ranges_of
 from kept.storage.contract import START, Append, Storage
 
 Matches = Callable[[str], bool]
 """Returns whether a text has to go."""
+Tree = dict[str, Any]
 
 MARK = "forgotten"
 _NO_ENTRY = {"type": MARK}
-_IDENTITY = ("type", "id", "parentId", "timestamp")
+_MAX_DEPTH = 200
+_IDENTITY = frozenset({"type", "id", "parentId", "timestamp"})
+_STRUCTURE = _IDENTITY | frozenset(
+    "version key predecessor compactions role content model usage toolCallId isError mediaType sha256 size signature"
+    " firstKeptId source tokensBefore tokensAfter reason successor".split()
+)
+"""Fields of entries, messages and blocks that stay as they are: they say what kind something is, or belong together."""
+_OWN = frozenset("message summary receipt metadata state value name sender".split())
+"""Further fields that Kept names. Any other one goes if its name matches."""
 _TALK_METADATA = (QUOTED, FORWARDED, "group", RECALLED, "context")
 """Metadata with texts of other messages, and names of notes that a message was about."""
 _SENTENCE_END = r"(?<=[.!?…。！？])\s+"
 
 
-# entries
+# entries, as the objects that their lines have
 
 
-def blank_entry(entry: AnyEntry, matches: Matches) -> AnyEntry:
-    """Return an entry without the text that matches. A message with a match in its content loses all of it."""
-    if isinstance(entry, UnknownEntry):
-        return _blank_unknown(entry, matches)
-    body, extra = entry.body, blank_tree(entry.extra, matches)
-    match body:
-        case Message():
-            content = tuple(_empty_blocks(body, matches)) if has_match(format_blocks(body), matches) else body.content
-            sender = None if body.sender and matches(body.sender) else body.sender
-            body = replace(body, content=content, sender=sender, metadata=blank_tree(body.metadata, matches))
-        case CompactionEntry():
-            receipt = None if body.receipt is None else blank_tree(body.receipt, matches)
-            metadata = blank_tree(body.metadata, matches)
-            body = replace(body, summary=cut_sentences(body.summary, matches), receipt=receipt, metadata=metadata)
-        case StateEntry():
-            body = replace(body, value=blank_tree(body.value, matches))
-        case SessionStart():
-            body = replace(body, state=blank_tree(body.state, matches), metadata=blank_tree(body.metadata, matches))
-        case ResetEntry():
-            pass
-    return entry if (body, extra) == (entry.body, entry.extra) else replace(entry, body=body, extra=extra)
+def blank_entry(tree: Tree, matches: Matches, *, whole: bool = False) -> Tree:
+    """Return an entry without the text that matches, or ``whole`` without all that it says: its settings stay.
+
+    A message with a match in its content loses all of it. A summary loses the sentences.
+    """
+    match tree:
+        case {"type": "message", "message": {"content": str() | list() as content} as message}:
+            inner = _blank_fields(message, matches)
+            blocks = [content] if isinstance(content, str) else content
+            if whole or has_match([_values_of(block) for block in blocks], matches):
+                inner["content"] = [left for block in blocks if (left := _empty_block(block, matches))] or ""
+            if whole and inner.get("metadata"):
+                inner["metadata"] = _without(inner["metadata"], _TALK_METADATA)
+            return {**_blank_fields(tree, matches), "message": inner}
+        case {"type": "compaction", "summary": str(summary)}:
+            return {**_blank_fields(tree, matches), "summary": "" if whole else cut_sentences(summary, matches)}
+        case {"type": "state", "name": name}:
+            return {**_blank_fields(tree, matches), "name": name}
+        case {"type": "session" | "reset"}:
+            return _blank_fields(tree, matches)
+    return _blank_fields(tree, (lambda text: bool(text.strip())) if whole else matches, _IDENTITY, frozenset())
 
 
-def empty_entry(entry: AnyEntry) -> AnyEntry:
-    """Return an entry without all that it says. A session's start and end, and settings, stay as they are."""
-    if isinstance(entry, UnknownEntry):
-        return _blank_unknown(entry, lambda text: bool(text.strip()))
-    match entry.body:
-        case Message() as message:
-            metadata = {name: value for name, value in message.metadata.items() if name not in _TALK_METADATA}
-            blocks = tuple(_empty_blocks(message, lambda text: False))
-            return replace(entry, body=replace(message, content=blocks, metadata=metadata))
-        case CompactionEntry() as compaction:
-            return replace(entry, body=replace(compaction, summary=""))
-        case _:
-            return entry
-
-
-def _blank_unknown(entry: UnknownEntry, matches: Matches) -> UnknownEntry:
-    tree = strict_json.decode(entry.raw.decode("utf-8"))
-    fields = {
-        name: value if name in _IDENTITY else blank_tree(value, matches)
+def _blank_fields(tree: Tree, matches: Matches, kept: frozenset[str] = _STRUCTURE, own: frozenset[str] = _OWN) -> Tree:
+    return {
+        name: value if name in kept else blank_tree(value, matches)
         for name, value in tree.items()
-        if name in _IDENTITY or not matches(name)
+        if name in kept or name in own or not matches(name)
     }
-    return entry if fields == tree else replace(entry, raw=to_json(fields))
 
 
-def format_blocks(message: Message) -> list[Any]:
-    """Return all texts of a message's content."""
-    texts: list[Any] = []
-    for block in message.content:
-        match block:
-            case Text(text):
-                texts.append(text)
-            case ToolCall(name=name, arguments=arguments):
-                texts += [name, arguments]
-            case ToolResult(text=text, name=name):
-                texts += [text, name]
-            case Attachment(name=name, path=path):
-                texts += [name, path]
-            case _:
-                texts.append(getattr(block, "fields", None) or getattr(block, "text", None))
-    return texts
+def _values_of(block: Any) -> Any:
+    return [*_without(block, _STRUCTURE).values()] if isinstance(block, dict) else block
 
 
-def _empty_blocks(message: Message, matches: Matches) -> list[Block]:
-    """Return what is left of the content: calls and results stay pairs, since a model refuses one without the other."""
-    blocks: list[Block] = []
-    for block in message.content:
-        match block:
-            case ToolCall(call_id, name):
-                blocks.append(ToolCall(call_id, "tool" if matches(name) else name, {}))
-            case ToolResult(call_id, _, name, is_error):
-                blocks.append(ToolResult(call_id, "", None if name and matches(name) else name, is_error))
-            case _:
-                pass
-    return blocks or [Text("")]
+def _without(tree: Any, names: Iterable[str]) -> Any:
+    return {name: value for name, value in tree.items() if name not in names} if isinstance(tree, dict) else tree
+
+
+def _empty_block(block: Any, matches: Matches) -> Tree:
+    """Return what is left of a block: calls and results stay pairs, since a model refuses one without the other."""
+    match block:
+        case {"type": "toolCall", "name": str(name)}:
+            return {**block, "name": "tool" if matches(name) else name, "arguments": {}}
+        case {"type": "toolResult"}:
+            left = {**block, "text": ""}
+            return _without(left, ("toolName",)) if matches(str(left.get("toolName", ""))) else left
+    return {}
 
 
 def cut_sentences(text: str, matches: Matches) -> str:
@@ -177,13 +136,7 @@ def blank_tree(tree: Any, matches: Matches) -> Any:
 
 
 def has_match(tree: Any, matches: Matches) -> bool:
-    if isinstance(tree, str):
-        return matches(tree)
-    if isinstance(tree, list | tuple):
-        return any(has_match(item, matches) for item in tree)
-    if isinstance(tree, dict):
-        return any(matches(name) or has_match(value, matches) for name, value in tree.items())
-    return False
+    return bool(blank_tree(tree, matches) != tree)
 
 
 # lines
@@ -191,21 +144,15 @@ def has_match(tree: Any, matches: Matches) -> bool:
 
 def blank_line(raw: bytes, matches: Matches, *, whole: bool = False) -> bytes:
     """Return a line without the text that matches, or ``whole`` without all that it says, and of the same length."""
-    try:
-        entry = parse_entry(raw)
-    except DamagedEntry:
+    tree = read_object(raw)
+    if not tree or is_deep(tree, _MAX_DEPTH):
         is_match = whole or matches(raw.decode("utf-8", "replace"))
         return to_json(_NO_ENTRY).ljust(len(raw)) if is_match else raw
-    blanked = blank_entry(entry, matches)
-    if whole:
-        blanked = empty_entry(blanked)
-    if blanked == entry:
+    blanked = blank_entry(tree, matches, whole=whole)
+    if blanked == tree:
         return raw
-    if isinstance(blanked, Entry):
-        marked = format_entry(replace(blanked, extra={**blanked.extra, MARK: True}))[:-1]
-        if len(marked) <= len(raw):
-            return marked.ljust(len(raw))
-    return format_entry(blanked)[:-1].ljust(len(raw))
+    marked = to_json({**blanked, MARK: True})
+    return (marked if len(marked) <= len(raw) else to_json(blanked)).ljust(len(raw))
 
 
 def renew_receipts(before: Sequence[RawLine], after: Sequence[RawLine], path: str) -> list[RawLine]:
@@ -215,21 +162,13 @@ def renew_receipts(before: Sequence[RawLine], after: Sequence[RawLine], path: st
     """
     renewed = list(after)
     for number, line in enumerate(after):
-        if b'"receipt"' not in line.raw:
-            continue
-        try:
-            entry = parse_entry(line.raw)
-        except DamagedEntry:
-            continue
-        if not isinstance(entry, Entry) or not isinstance(entry.body, CompactionEntry):
-            continue
-        receipt = entry.body.receipt
+        tree = read_object(line.raw) if b'"receipt"' in line.raw else {}
+        receipt = tree.get("receipt")
         if not is_receipt(receipt) or receipt["path"] != path:
             continue
         digest = hash_lines(after, ranges_of(receipt))
         if digest != receipt["sha256"] and hash_lines(before, ranges_of(receipt)) == receipt["sha256"]:
-            body = replace(entry.body, receipt={**receipt, "sha256": digest})
-            raw = format_entry(replace(entry, body=body))[:-1].ljust(len(line.raw))
+            raw = to_json({**tree, "receipt": {**receipt, "sha256": digest}}).ljust(len(line.raw))
             renewed[number] = replace(line, raw=raw)
     return renewed
 
@@ -269,39 +208,29 @@ class ForgottenText:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._salt = b""
-        self._words: dict[tuple[str, int], set[str]] = {}
-        """Hashes of phrases, by scope and word count."""
-        self._lines: dict[str, set[str]] = {}
-        """Hashes of lines, by scope."""
+        self._hashes: dict[tuple[str, int], set[str]] = {}
+        """Hashes of phrases, by scope and number of words; those of lines under the number 0."""
         self._read_to = START
         self.refresh()
-
-    def __bool__(self) -> bool:
-        return bool(self._words or self._lines)
 
     def refresh(self) -> None:
         """Read what another process has added. A log that cannot be read raises: going on would bring back what was
         forgotten."""
         for line in self._storage.logs.read(FORGOTTEN_HASHES, self._read_to):
             self._read_to = line.end
-            try:
-                record = strict_json.decode(line.data.decode())
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(record, dict):
-                self._take(record)
+            self._take(read_object(line.data))
 
     def matches(self, text: str, path: str = "") -> bool:
         """Return whether a text has words or a line that were forgotten: for everybody, or where its note belongs."""
-        lines = [hashes for scope, hashes in self._lines.items() if _is_in(path, scope)]
-        if lines and any(self._hash(line) in hashes for line in iter_long_lines(text) for hashes in lines):
-            return True
-        words = [(count, hashes) for (scope, count), hashes in self._words.items() if _is_in(path, scope)]
-        return bool(words) and self._has_words(normalise_words(text), words)
-
-    def _has_words(self, words: list[str], forgotten: Iterable[tuple[int, set[str]]]) -> bool:
-        for count, hashes in forgotten:
-            phrases = {" ".join(words[start : start + count]) for start in range(len(words) - count + 1)}
+        words: list[str] | None = None
+        for (scope, count), hashes in self._hashes.items():
+            if not _is_in(path, scope):
+                continue
+            if count:
+                words = normalise_words(text) if words is None else words
+                phrases = {" ".join(words[start : start + count]) for start in range(len(words) - count + 1)}
+            else:
+                phrases = set(iter_long_lines(text))
             if any(self._hash(phrase) in hashes for phrase in phrases):
                 return True
         return False
@@ -326,11 +255,15 @@ class ForgottenText:
 
     def clean(self, entry: AnyEntry) -> AnyEntry:
         """Return an entry without what was forgotten. It keeps its id, so that it is not imported again."""
-        return blank_entry(entry, self.matches) if self else entry
+        if not self._hashes:
+            return entry
+        tree = as_dict(strict_json.decode(format_entry(entry).decode()))
+        blanked = blank_entry(tree, self.matches)
+        return entry if blanked == tree else parse_entry(to_json(blanked))
 
     def clean_start(self, start: SessionStart) -> SessionStart:
         """Return the first line of a session without what was forgotten."""
-        return replace(start, metadata=blank_tree(start.metadata, self.matches)) if self else start
+        return replace(start, metadata=blank_tree(start.metadata, self.matches))
 
     def add(self, phrases: Iterable[str], lines: Iterable[str], now: dt.datetime, *, scope: str = "") -> None:
         """Add words and normalised lines, for everybody or for notes in a folder. What is known is not added again."""
@@ -338,12 +271,12 @@ class ForgottenText:
         if not self._salt:
             self._salt = os.urandom(16)
             salt = [{"salt": self._salt.hex()}]
-        words = [(len(parts), self._hash(" ".join(parts))) for parts in map(normalise_words, phrases) if parts]
-        words = [(count, digest) for count, digest in words if digest not in self._words.get((scope, count), ())]
-        known = self._lines.get(scope, ())
-        hashes = [digest for digest in dict.fromkeys(map(self._hash, lines)) if digest not in known]
-        if words or hashes:
-            record = {"at": now.isoformat(timespec="seconds"), "words": words, "lines": hashes}
+        words = [(len(parts), " ".join(parts)) for parts in map(normalise_words, phrases) if parts]
+        hashes = [(count, self._hash(text)) for count, text in dict.fromkeys([*words, *((0, line) for line in lines)])]
+        new = [(count, digest) for count, digest in hashes if digest not in self._hashes.get((scope, count), ())]
+        if new:
+            record: Tree = {"at": now.isoformat(timespec="seconds"), "words": [pair for pair in new if pair[0]]}
+            record["lines"] = [digest for count, digest in new if not count]
             record |= {"scope": scope} if scope else {}
             added = [json.dumps(tree, separators=(",", ":")).encode() for tree in (*salt, record)]
             self._storage.commit([Append(FORGOTTEN_HASHES, added)])
@@ -353,19 +286,16 @@ class ForgottenText:
         data = text.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(data, key=self._salt, digest_size=_HASH_BYTES).hexdigest()
 
-    def _take(self, record: dict[str, Any]) -> None:
+    def _take(self, record: Tree) -> None:
         match record:
             case {"salt": str(salt)} if not self._salt and re.fullmatch(r"[0-9a-f]{2,128}", salt):
                 self._salt = bytes.fromhex(salt[: len(salt) // 2 * 2])
-            case {"words": [*words], "lines": [*hashes]}:
+            case {"words": [*words], "lines": [*lines]}:
                 scope = str(record.get("scope") or "")
-                for word in words:
-                    match word:
-                        case [int(count), str(digest)] if 0 < count < 100:
-                            self._words.setdefault((scope, count), set()).add(digest)
-                if hashes:
-                    own = self._lines.setdefault(scope, set())
-                    own.update(digest for digest in hashes if isinstance(digest, str))
+                for pair in (*words, *([0, digest] for digest in lines)):
+                    match pair:
+                        case [int(count), str(digest)] if 0 <= count < 100:
+                            self._hashes.setdefault((scope, count), set()).add(digest)
 
 
 def _is_in(path: str, scope: str) -> bool:
