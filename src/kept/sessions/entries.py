@@ -14,10 +14,13 @@ UnknownEntry           a line of a kind this version does not know, kept byte fo
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 from dataclasses import field
-from typing import Any, Literal, assert_never, cast
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from kept.base.limits import UNKNOWN_TIME, is_count, is_deep, is_time, strict_json
 from kept.base.values import frozen
@@ -241,6 +244,60 @@ def parse_time(text: Any) -> dt.datetime:
     return when
 
 
+# the fields of each class
+
+
+@frozen
+class _EntryIds:
+    id: str
+    parent_id: str | None
+
+
+_REQUIRED: Any = object()
+_ENTRY_KINDS: dict[str, Any] = {
+    "session": SessionStart,
+    "message": Message,
+    "compaction": CompactionEntry,
+    "reset": ResetEntry,
+    "state": StateEntry,
+}
+_BLOCK_KINDS: dict[str, Any] = {
+    "text": Text,
+    "thinking": Thinking,
+    "toolCall": ToolCall,
+    "toolResult": ToolResult,
+    "attachment": Attachment,
+}
+_KIND_NAMES = {kind: name for kinds in (_ENTRY_KINDS, _BLOCK_KINDS) for name, kind in kinds.items()}
+_OTHER_NAMES = {
+    (Thinking, "text"): "thinking",
+    (ToolResult, "call_id"): "toolCallId",
+    (ToolResult, "name"): "toolName",
+}
+"""Names of fields that are not those of the attributes in camelCase."""
+_ALWAYS_WRITTEN = frozenset(
+    ("version", "arguments", "input", "output", "context", "isError", "firstKeptId", "source", "value")
+)
+"""Others are left out if they have their default. People read these lines too."""
+
+
+@cache
+def _fields_of(kind: Any) -> tuple[tuple[str, str, Any, Any], ...]:
+    """Return the attribute, the name, the type in JSON and the default of each field."""
+    hints, known = get_type_hints(kind), []
+    for spec in dataclasses.fields(kind):
+        hint = hints[spec.name]
+        is_optional = isinstance(hint, UnionType)
+        plain = get_args(hint)[0] if is_optional else hint
+        default = spec.default if spec.default is not dataclasses.MISSING else None if is_optional else _REQUIRED
+        if spec.default_factory is not dataclasses.MISSING:
+            default = spec.default_factory()
+        first, *rest = spec.name.split("_")
+        name = _OTHER_NAMES.get((kind, spec.name)) or first + "".join(map(str.capitalize, rest))
+        known.append((spec.name, name, str if plain is Role else get_origin(plain) or plain, default))
+    return tuple(known)
+
+
 # writing
 
 _readable = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -251,36 +308,34 @@ def format_entry(entry: AnyEntry) -> bytes:
     """Return an entry as one line, with its line break."""
     if isinstance(entry, UnknownEntry):
         return entry.raw + b"\n"
-    body = entry.body
-    fields: dict[str, Any]
-    match body:
-        case Message(role, content, sender, model, usage, metadata):
-            is_plain = len(content) == 1 and isinstance(content[0], Text)
-            counts = usage and {"input": usage.input, "output": usage.output, "context": usage.context}
-            message = {
-                "role": role,
-                **_present(sender=sender),
-                "content": body.text if is_plain else [_block_fields(block) for block in content],
-                **_present(model=model, usage=counts, metadata=metadata or None),
-            }
-            kind, fields = "message", {"message": message}
-        case SessionStart():
-            kind, fields = "session", {"version": body.version, "key": body.key}
-            fields |= _present(predecessor=body.predecessor, compactions=body.compactions or None)
-            fields |= _present(state=body.state or None, metadata=body.metadata or None)
-        case CompactionEntry():
-            kind = "compaction"
-            fields = {"summary": body.summary, "firstKeptId": body.first_kept_id, "source": body.source}
-            fields |= _present(tokensBefore=body.tokens_before, tokensAfter=body.tokens_after)
-            fields |= _present(receipt=body.receipt, metadata=body.metadata or None)
-        case ResetEntry():
-            kind, fields = "reset", {"reason": body.reason, **_present(successor=body.successor)}
-        case StateEntry():
-            kind, fields = "state", {"name": body.name, "value": body.value}
-        case _:
-            assert_never(body)
+    kind, fields = _KIND_NAMES[type(entry.body)], _write_fields(entry.body)
     head = {"type": kind, "id": entry.id, "parentId": entry.parent_id, "timestamp": format_time(entry.timestamp)}
-    return to_json({**head, **fields, **entry.extra}) + b"\n"
+    return to_json({**head, **({kind: fields} if kind == "message" else fields), **entry.extra}) + b"\n"
+
+
+def _write_fields(value: Any) -> dict[str, Any]:
+    kind: Any = type(value)
+    fields: dict[str, Any] = {}
+    for attribute, name, _, default in _fields_of(kind):
+        inner = getattr(value, attribute)
+        if inner == default and name not in _ALWAYS_WRITTEN:
+            continue
+        if name == "content":
+            is_plain = len(inner) == 1 and isinstance(inner[0], Text)
+            inner = inner[0].text if is_plain else [_write_block(block) for block in inner]
+        fields[name] = _write_fields(inner) if isinstance(inner, TokenUsage) else inner
+    return fields
+
+
+def _write_block(block: Any) -> dict[str, Any]:
+    if isinstance(block, UnknownBlock):
+        return block.fields
+    if not isinstance(block, Block):  # from a caller who does not check types
+        raise EntryRefused(
+            "A message consists of blocks, and this is not a block.",
+            hint='For plain text: Message.of("user", "Hello").',
+        )
+    return {"type": _KIND_NAMES[type(block)], **_write_fields(block)}
 
 
 def require_body(body: object) -> None:
@@ -307,37 +362,7 @@ def to_json(tree: Any) -> bytes:
         raise EntryRefused(f"The entry cannot be written as JSON ({exc}).") from exc
 
 
-def _block_fields(block: Block) -> dict[str, Any]:
-    match block:
-        case Text(text):
-            return {"type": "text", "text": text}
-        case Thinking(text, signature):
-            return {"type": "thinking", "thinking": text, **_present(signature=signature)}
-        case ToolCall(call_id, name, arguments):
-            return {"type": "toolCall", "id": call_id, "name": name, "arguments": arguments}
-        case ToolResult(call_id, text, name, is_error):
-            optional = _present(toolName=name)
-            return {"type": "toolResult", "toolCallId": call_id, **optional, "isError": is_error, "text": text}
-        case Attachment(media_type, name, path, sha256, size):
-            optional = _present(name=name, path=path, sha256=sha256, size=size)
-            return {"type": "attachment", "mediaType": media_type, **optional}
-        case UnknownBlock(fields):
-            return fields
-        case _:  # from a caller who does not check types
-            raise EntryRefused(
-                "A message consists of blocks, and this is not a block.",
-                hint='For plain text: Message.of("user", "Hello").',
-            )
-
-
-def _present(**fields: Any) -> dict[str, Any]:
-    """Return the fields that have a value. People read these lines too."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 # reading: each field is taken out of the object, so that the rest are fields this version does not know
-
-_REQUIRED: Any = object()
 
 
 def parse_entry(line: bytes) -> AnyEntry:
@@ -357,13 +382,13 @@ def parse_entry(line: bytes) -> AnyEntry:
     kind = tree.pop("type", None)
     if not isinstance(kind, str):
         raise DamagedEntry("it has no type")
-    if kind not in _BODIES:
+    if kind not in _ENTRY_KINDS:
         return _parse_unknown(line, kind, tree)
-    entry_id, parent_id = _take(tree, "id", str), _take(tree, "parentId", str, None)
-    timestamp = parse_time(tree.pop("timestamp", None))
+    ids, timestamp = _read_fields(_EntryIds, tree), parse_time(tree.pop("timestamp", None))
     if not is_time(timestamp):
         timestamp = UNKNOWN_TIME
-    return Entry(entry_id, parent_id, timestamp, _BODIES[kind](tree), tree)
+    body = _parse_message(tree) if kind == "message" else _ENTRY_KINDS[kind](**_read_fields(_ENTRY_KINDS[kind], tree))
+    return Entry(timestamp=timestamp, body=body, extra=tree, **ids)
 
 
 def _parse_unknown(line: bytes, kind: str, tree: dict[str, Any]) -> UnknownEntry:
@@ -379,54 +404,37 @@ def _parse_unknown(line: bytes, kind: str, tree: dict[str, Any]) -> UnknownEntry
     )
 
 
-def _take(tree: dict[str, Any], name: str, kind: type, default: Any = _REQUIRED) -> Any:
-    """Take a field out of an object. Return the default, if there is one, for a field that is missing or null."""
-    value = tree.pop(name, None)
-    if type(value) is kind:
-        return value
-    if value is not None:
-        raise DamagedEntry(f"its '{name}' is of the wrong kind")
-    if default is _REQUIRED:
-        raise DamagedEntry(f"its '{name}' is missing")
-    return default
-
-
-def _take_count(tree: dict[str, Any], name: str, default: Any) -> Any:
-    """Take an optional count. Return the default for a value that is not one."""
-    value = tree.pop(name, None)
-    return value if is_count(value) else default
-
-
-def _parse_start(tree: dict[str, Any]) -> SessionStart:
-    key, version = _take(tree, "key", str), _take(tree, "version", int)
-    if not is_count(version):
-        raise DamagedEntry("its 'version' is out of range")
-    return SessionStart(
-        key=key,
-        version=version,
-        predecessor=_take(tree, "predecessor", str, None),
-        compactions=_take_count(tree, "compactions", 0),
-        state=_take(tree, "state", dict, None) or {},
-        metadata=_take(tree, "metadata", dict, None) or {},
-    )
+def _read_fields(kind: Any, tree: dict[str, Any]) -> dict[str, Any]:
+    """Take the fields of a class out of an object, without those that are missing or null and have a default."""
+    values: dict[str, Any] = {}
+    for attribute, name, expected, default in _fields_of(kind):
+        value = tree.pop(name, None)
+        if value is None:
+            if default is _REQUIRED:
+                raise DamagedEntry(f"its '{name}' is missing")
+            if default is None:
+                values[attribute] = None
+        elif expected is Any or (type(value) is expected and (expected is not int or is_count(value))):
+            values[attribute] = value
+        elif expected is not int or default:  # a count that is out of range is unknown; a version cannot be
+            raise DamagedEntry(f"its '{name}' is of the wrong kind")
+    return values
 
 
 def _parse_message(tree: dict[str, Any]) -> Message:
-    inner = _take(tree, "message", dict)
-    role = _take(inner, "role", str)
-    if role not in ROLES:
-        raise DamagedEntry(f"its role is not one of {', '.join(ROLES)}")
-    content, usage = inner.pop("content", None), _take(inner, "usage", dict, None)
+    inner = tree.pop("message", None)
+    if not isinstance(inner, dict):
+        raise DamagedEntry("its 'message' is missing")
+    content, usage = inner.get("content"), inner.get("usage")
     if not isinstance(content, str | list):
         raise DamagedEntry("its 'content' is neither text nor a list")
-    blocks = (Text(content),) if isinstance(content, str) else tuple(map(parse_block, content))
-    sender, model = _take(inner, "sender", str, None), _take(inner, "model", str, None)
-    if usage is not None:
-        usage = TokenUsage(*[_take_count(usage, name, 0) for name in ("input", "output", "context")])
-    metadata = _take(inner, "metadata", dict, None) or {}
-    if inner:
-        metadata = {**inner, **metadata}
-    return Message(cast("Role", role), blocks, sender, model, usage, metadata)
+    inner["content"] = (Text(content),) if isinstance(content, str) else tuple(map(parse_block, content))
+    if isinstance(usage, dict):
+        inner["usage"] = TokenUsage(**_read_fields(TokenUsage, usage))
+    message = Message(**_read_fields(Message, inner))
+    if message.role not in ROLES:
+        raise DamagedEntry(f"its role is not one of {', '.join(ROLES)}")
+    return dataclasses.replace(message, metadata={**inner, **message.metadata}) if inner else message
 
 
 def parse_block(content: Any) -> Block:
@@ -434,40 +442,5 @@ def parse_block(content: Any) -> Block:
     if not isinstance(content, dict):
         raise DamagedEntry("part of its 'content' is not an object")
     tree = dict(content)
-    match tree.pop("type", None):
-        case "text":
-            return Text(_take(tree, "text", str))
-        case "thinking":
-            return Thinking(_take(tree, "thinking", str), _take(tree, "signature", str, None))
-        case "toolCall":
-            return ToolCall(_take(tree, "id", str), _take(tree, "name", str), _take(tree, "arguments", dict))
-        case "toolResult":
-            call_id, text = _take(tree, "toolCallId", str), _take(tree, "text", str)
-            return ToolResult(call_id, text, _take(tree, "toolName", str, None), _take(tree, "isError", bool, False))
-        case "attachment":
-            media_type, name = _take(tree, "mediaType", str), _take(tree, "name", str, None)
-            path, sha256 = _take(tree, "path", str, None), _take(tree, "sha256", str, None)
-            return Attachment(media_type, name, path, sha256, _take(tree, "size", int, None))
-        case _:
-            return UnknownBlock(content)
-
-
-def _parse_compaction(tree: dict[str, Any]) -> CompactionEntry:
-    return CompactionEntry(
-        summary=_take(tree, "summary", str),
-        first_kept_id=_take(tree, "firstKeptId", str, None),
-        tokens_before=_take_count(tree, "tokensBefore", None),
-        tokens_after=_take_count(tree, "tokensAfter", None),
-        source=_take(tree, "source", str, "manual"),
-        receipt=_take(tree, "receipt", dict, None),
-        metadata=_take(tree, "metadata", dict, None) or {},
-    )
-
-
-_BODIES: dict[str, Any] = {
-    "session": _parse_start,
-    "message": _parse_message,
-    "compaction": _parse_compaction,
-    "reset": lambda tree: ResetEntry(_take(tree, "reason", str), _take(tree, "successor", str, None)),
-    "state": lambda tree: StateEntry(_take(tree, "name", str), tree.pop("value", None)),
-}
+    kind = _BLOCK_KINDS.get(str(tree.pop("type", None)))
+    return UnknownBlock(content) if kind is None else cast("Block", kind(**_read_fields(kind, tree)))
