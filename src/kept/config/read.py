@@ -32,8 +32,9 @@ _IGNORED = (
     "memory_search.store.driver",
     "memory_search.store.vector.extension_path",
     "gateway.auto_responder.memory_fts_enabled",
+    "heartbeat.active_hours",
 )
-"""Settings of OpenClaw's documents that Kept does not have. A file with them opens, with a notice."""
+"""Settings of OpenClaw that Kept does not have. A file with them opens, with a notice."""
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 

@@ -405,12 +405,10 @@ class ReviewSettings:
 
 @frozen
 class HeartbeatSettings:
-    """Regular looks at HEARTBEAT.md. Off unless an interval is set."""
+    """Regular looks at HEARTBEAT.md. Off unless it is set how often."""
 
     every: str | None = None
-    """Interval, such as 30m or 2h."""
-    active_hours: str | None = None
-    """Hours of the day, such as 08:00-22:00; null is the whole day."""
+    """Interval, such as 30m or 2h, or a rule as of a schedule, such as 0,30 8-21 * * *."""
     target: str | None = None
     """Conversation that is told what needs attention, such as telegram:5054; null tells nobody."""
 

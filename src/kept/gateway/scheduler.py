@@ -27,6 +27,7 @@ from kept.sessions.schedules.schedule_book import (
     DueRun,
     Schedule,
     ScheduleBook,
+    find_heartbeat,
     open_schedules,
     plan_due,
     read_heartbeat,
@@ -106,7 +107,7 @@ class Scheduler:
         self._read_checklist = read_checklist
         settings = config.agent.heartbeat
         is_on = bool(settings.every) and config.trusts_workspace
-        self._heartbeat = read_heartbeat(settings, get_zone(find_local_zone())) if is_on else None
+        self._heartbeat = read_heartbeat(settings, get_zone(find_local_zone()), now=clock.now()) if is_on else None
         if self._heartbeat:
             self._heartbeat_target()  # raises if it cannot be read
 
@@ -129,7 +130,7 @@ class Scheduler:
         now = utc_now(self._clock)
         for run in plan_due(book.schedules, now, catch_up=CATCH_UP):
             await self._start(run)
-        due = self._heartbeat.find_due(book.heartbeat, now) if self._heartbeat else None
+        due = find_heartbeat(self._heartbeat, book.heartbeat, now) if self._heartbeat else None
         if due is not None:
             await self._beat(due)
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from kept.base.values import frozen
 from kept.config import Config
 from kept.config.schema import HeartbeatSettings
-from kept.errors import ConfigError, NotFound
+from kept.errors import ConfigError, NotFound, ScheduleInvalid
 from kept.sessions.schedules.time_rule import TimeRule, get_zone, parse_rule
 from kept.storage.open import open_agent
 from kept.storage.record_store import Book
@@ -89,9 +89,7 @@ def open_schedules(config: Config) -> Book[ScheduleBook]:
 
 # what is due: of what was missed while no gateway ran, the last time, if it is not too long ago
 
-_DURATION = re.compile(r"(\d{1,5})\s*(m|min|minutes?|h|hours?|d|days?)\b")
-_UNIT_S = {"m": 60, "h": 3600, "d": 86_400}
-_HOURS = re.compile(r"\s*(\d{1,2}):(\d\d)\s*(?:-|–|to)\s*(\d{1,2}):(\d\d)\s*")
+_DURATION = re.compile(r"^(\d{1,5})\s*(m(?:in)?|h)$")
 
 
 @frozen
@@ -120,55 +118,23 @@ def plan_due(schedules: Sequence[Schedule], now: dt.datetime, *, catch_up: dt.ti
     return runs
 
 
-@frozen
-class Heartbeat:
-    """Interval and hours of heartbeats."""
-
-    every_s: int
-    begin: dt.time
-    end: dt.time
-    """Equal to ``begin`` for the whole day."""
-    zone: ZoneInfo
-
-    def find_due(self, last: dt.datetime | None, now: dt.datetime) -> dt.datetime | None:
-        """Return the heartbeat to run now, or None. Heartbeats are at multiples of the interval since 1970."""
-        slot = dt.datetime.fromtimestamp(now.timestamp() // self.every_s * self.every_s, dt.UTC)
-        if (last is not None and slot <= last) or not self.is_active(now):
-            return None
-        return slot
-
-    def is_active(self, now: dt.datetime) -> bool:
-        time = now.astimezone(self.zone).time()
-        if self.begin == self.end:
-            return True
-        if self.begin < self.end:
-            return self.begin <= time < self.end
-        return time >= self.begin or time < self.end
+def _spell_out(interval: re.Match[str]) -> str:
+    return f"every {interval[1]} {'hours' if interval[2] == 'h' else 'minutes'}"
 
 
-def read_heartbeat(settings: HeartbeatSettings, zone: ZoneInfo) -> Heartbeat | None:
-    """Return the heartbeat of the settings, or None if it is off. Raise ConfigError for values that make no sense."""
-    if not settings.every or settings.every.strip() in ("0", "0m"):
+def read_heartbeat(settings: HeartbeatSettings, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule | None:
+    """Return when heartbeats are, or None if they are off. Raise ConfigError for a rule that cannot be read."""
+    every = (settings.every or "0").strip().lower()
+    if every in ("0", "0m"):
         return None
-    parts = _DURATION.findall(settings.every.lower())
-    every_s = sum(int(count) * _UNIT_S[unit[0]] for count, unit in parts)
-    if every_s < 60 or _DURATION.sub("", settings.every.lower()).strip():
-        raise ConfigError(
-            f"heartbeat.every: '{settings.every}' is not an interval.", hint="Write it like 30m, 2h or 1h 30m."
-        )
-    begin = end = dt.time()
-    if settings.active_hours:
-        match = _HOURS.fullmatch(settings.active_hours)
-        try:
-            if match is None:
-                raise ValueError(settings.active_hours)
-            begin, end = (_time_of_day(int(match[at]), int(match[at + 1])) for at in (1, 3))
-        except ValueError:
-            raise ConfigError(
-                f"heartbeat.active_hours: '{settings.active_hours}' are not hours.", hint="Write them like 08:00-22:00."
-            ) from None
-    return Heartbeat(every_s, begin, end, zone)
+    try:
+        return parse_rule(_DURATION.sub(_spell_out, every), zone, now=now)
+    except ScheduleInvalid as exc:
+        hint = "Write it like 30m, 2h or 0,30 8-21 * * *."
+        raise ConfigError(f"heartbeat.every: {exc.message}", hint=hint) from None
 
 
-def _time_of_day(hour: int, minute: int) -> dt.time:
-    return dt.time(0 if (hour, minute) == (24, 0) else hour, minute)
+def find_heartbeat(rule: TimeRule, last: dt.datetime | None, now: dt.datetime) -> dt.datetime | None:
+    """Return the heartbeat to run now, or None if the last one that was due was run."""
+    due = rule.find_last(now)
+    return None if due is None or (last is not None and due <= last) else due
