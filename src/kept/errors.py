@@ -53,7 +53,6 @@
         ├── SessionKeyInvalid
         ├── EntryRefused        an entry that cannot be written as JSON
         ├── TranscriptUnreadable
-        ├── TranscriptUnwritable nothing was appended; the transcript is unchanged
         └── TranscriptTooNew    written by a later version; readable, but not appendable
 
 Each error has a ``code`` for programs, a ``hint`` that says what to do, ``retryable``, and the codes that report it on
@@ -401,12 +400,6 @@ class EntryRefused(SessionError):
 class TranscriptUnreadable(SessionError):
     code = "transcript_unreadable"
     default_hint = "Check that the file exists and that you may read it."
-
-
-class TranscriptUnwritable(SessionError):
-    code = "transcript_unwritable"
-    retryable = True
-    default_hint = "Nothing was added. Check free space and permissions, then try again."
 
 
 class TranscriptTooNew(SessionError):

@@ -16,7 +16,7 @@ from kept.agent.tools.toolbox import Toolbox
 from kept.agent.turn import GAVE_UP, LAST_STEP
 from kept.base.records import SeenTail
 from kept.base.remote_errors import BudgetExhausted, ModelFailed
-from kept.errors import TranscriptUnwritable
+from kept.errors import WriteFailed
 from kept.models.base import Finished, ModelUsage, TextPart, ToolOutput, ToolUse
 from kept.sessions.entries import Message, Text, Thinking, ToolCall, ToolResult
 from kept.testing import ScriptedChat, Stall
@@ -366,11 +366,11 @@ def test_what_does_not_work_behind_the_reply_does_not_take_it_back(tmp_path, cap
             return events
 
         def _refuse():
-            raise TranscriptUnwritable("No space left.")
+            raise WriteFailed("No space left.")
 
         at.model.follow(lambda request: "Fine." if request.purpose == "reply" else "NONE")
         assert reply(asyncio.run(listen())).text == "Fine."
-        assert "the conversation could not be compacted (transcript_unwritable)" in caplog.text
+        assert "the conversation could not be compacted (write_failed)" in caplog.text
 
 
 def test_a_message_that_another_process_adds_meanwhile_is_not_added_twice(tmp_path):

@@ -189,7 +189,7 @@ def test_an_append_that_fails_leaves_the_transcript_as_it_was(tmp_path):
     limit = path.stat().st_size + 50
     script = f"""
         import resource, signal, sys
-        from kept.errors import TranscriptUnwritable
+        from kept.errors import WriteFailed
         from kept.sessions.entries import Message
         from kept.sessions.store import SessionStore
         store = SessionStore.open(home=sys.argv[1])
@@ -199,7 +199,7 @@ def test_an_append_that_fails_leaves_the_transcript_as_it_was(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
         try:
             store.append(session.id, Message.of("user", "x" * 500))
-        except TranscriptUnwritable as exc:
+        except WriteFailed as exc:
             print(exc.code)
     """
     done = subprocess.run(
@@ -208,7 +208,7 @@ def test_an_append_that_fails_leaves_the_transcript_as_it_was(tmp_path):
         text=True,
         check=True,
     )
-    assert done.stdout == "transcript_unwritable\n"
+    assert done.stdout == "write_failed\n"
     assert path.read_bytes() == b"".join(lines)
 
 

@@ -14,7 +14,8 @@ from kept.base.wording import plural, short_list
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
-from kept.config.layers import MAIN_AGENT, agent_names, is_same_folder, resolve_workspace, user_layers
+from kept.config.layers import MAIN_AGENT, agent_names, fold_layers, is_same_folder, resolve_workspace, user_layers
+from kept.config.read import read_settings
 from kept.errors import KeptError, UsageError
 from kept.notes.adopt import TEMPLATES, full_templates
 from kept.notes.note_writer import create_note
@@ -187,21 +188,20 @@ def _plan(
     from kept.config.change_settings import HEADER, put_entry, read_text
 
     config, path = loaded.config, loaded.user_file.path
-    user = user_layers(path, config.agent_id, [])
+    user, _ = fold_layers(user_layers(path, read_settings(path), config.agent_id, []), config.agent_id)
     configured = resolve_workspace(config.home, config.agent_id, user)
     is_configured = is_same_folder(configured, config.workspace)
-    layouts = [layer.tree["workspace_layout"] for layer in user if "workspace_layout" in layer.tree]
     is_recorded = is_named or is_configured or not loaded.user_file.exists
     if layout is None:
         # A workspace that the settings know keeps its layout until another one is asked for.
         is_set = is_configured or not is_recorded or "workspace_layout" in loaded.origins
         layout = config.agent.workspace_layout if is_set else find_layout(config.workspace)
-    is_current = is_configured and (layouts[-1] if layouts else "kept") == layout
+    is_current = is_configured and user.get("workspace_layout", "kept") == layout
     is_known = is_current and config.agent_id in agent_names(config.home, path)
     if is_known or not is_recorded:
         return layout, None if loaded.user_file.exists else HEADER, None
     values = {"workspace": config.workspace}
-    if layout == "vault" or layouts:
+    if layout == "vault" or "workspace_layout" in user:
         values["workspace_layout"] = layout
     previous = configured if not is_configured and os.path.isdir(configured) else None
     return layout, put_entry(read_text(path), config.agent_id, values), previous

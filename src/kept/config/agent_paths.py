@@ -7,6 +7,9 @@ import os
 from kept.base.digest import digest_bytes
 from kept.base.values import frozen
 
+CLAIM = "workspace"
+"""File of an agent that names the workspace its conversations belong to, in a home without a workspace of its own."""
+
 
 @frozen
 class AgentPaths:
@@ -32,11 +35,6 @@ class AgentPaths:
     def transcripts(self) -> str:
         """Beginning of the names of transcripts in the storage of the agent."""
         return os.path.relpath(self.sessions, self.folder).replace(os.sep, "/") + "/"
-
-    @property
-    def claim(self) -> str:
-        """Names the workspace that the conversations belong to, in a home that has no workspace of its own."""
-        return os.path.join(self.folder, "workspace")
 
     @property
     def attachments(self) -> str:

@@ -6,12 +6,13 @@ An agent exists if it is the main one, has an entry in agents.list, or has a fol
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Literal
 
 from kept.base.values import frozen
-from kept.config.agent_paths import AgentPaths
+from kept.config.agent_paths import CLAIM
 from kept.config.gateway_settings import GatewaySettings
 from kept.config.keys import read_keys
 from kept.config.read import (
@@ -33,6 +34,7 @@ _NOT_SETTINGS = ("KEPT_HOME", "KEPT_AGENT", "KEPT_CONFIG", "KEPT_DATABASE")
 _SHORT_NAMES = ("KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT")
 """Variables for settings in no group."""
 MAIN_AGENT = "main"
+AGENT_ID = re.compile(r"(?=[-_.]*[A-Za-z0-9])[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 FLAGS = "flags"
 """Name of the layer of settings that options of a command set."""
 _PATHS = ("workspace", "path", "extra_paths", "model_path")
@@ -83,22 +85,25 @@ def load_config(
     env = os.environ if environ is None else environ
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
     agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or MAIN_AGENT)
-    user_file = find_user_file(home, config_file or env.get("KEPT_CONFIG"))
+    named = config_file or env.get("KEPT_CONFIG")
+    path = expand(named) if named else os.path.join(home, "config.yaml")
+    user_file = ConfigFile(path, os.path.isfile(path))
+    if named and not user_file.exists:
+        raise ConfigError(f"{path}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
     if agent_id != MAIN_AGENT and not new_agent:
         require_agent(home, user_file.path, agent_id)
     notices: list[str] = []
-    user = user_layers(user_file.path, agent_id, notices)
+    user = user_layers(path, read_settings(path), agent_id, notices)
     layers = [*user, *_environment_layers(env, notices)]
     layers += (_layer_of(FLAGS, key, value, notices) for key, value in (settings or {}).items())
     if workspace:
         layers.append(Layer(FLAGS, SettingGroup(workspace=workspace)))
-    workspace_path = resolve_workspace(home, agent_id, layers)
-    configured = resolve_workspace(home, agent_id, user)
-    is_named = is_same_folder(workspace_path, configured)
-    if not is_named:
-        for layer in user:  # the layout is that of the workspace which the user's file names
-            layer.tree.pop("workspace_layout", None)
+    configured = resolve_workspace(home, agent_id, fold_layers(user, agent_id)[0])
     tree, origins = fold_layers(layers, agent_id)
+    workspace_path = resolve_workspace(home, agent_id, tree)
+    is_named = is_same_folder(workspace_path, configured)
+    if not is_named and origins.get("workspace_layout") in [layer.name for layer in user]:
+        del tree["workspace_layout"], origins["workspace_layout"]  # it is that of the workspace which the file names
     config = Config(
         home=home,
         workspace=workspace_path,
@@ -145,7 +150,7 @@ def _find_conversations(home: str, agent_id: str, workspace: str, configured: st
     owner = configured
     if not os.path.isdir(owner):
         try:
-            with open(AgentPaths(os.path.join(home, "agents", agent_id)).claim, "rb") as file:
+            with open(os.path.join(home, "agents", agent_id, CLAIM), "rb") as file:
                 owner = os.fsdecode(file.read())
         except OSError:
             return "claimed"
@@ -156,23 +161,9 @@ def _find_conversations(home: str, agent_id: str, workspace: str, configured: st
 # the user's file
 
 
-def find_user_file(home: str, named: str | None) -> ConfigFile:
-    """Return the user's settings file: the named one, or the one in the home folder. Nothing is read."""
-    path = expand(named) if named else os.path.join(home, "config.yaml")
-    file = ConfigFile(path, os.path.isfile(path))
-    if named and not file.exists:
-        raise ConfigError(f"{file.path}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
-    return file
-
-
-def user_layers(path: str, agent_id: str, notices: list[str]) -> list[Layer]:
-    """Return two layers: the defaults for all agents, and the settings of this one."""
-    return layers_of_tree(parse_settings(path, read_settings(path)), path, agent_id, notices)
-
-
-def layers_of_tree(tree: dict[str, Any], path: str, agent_id: str, notices: list[str]) -> list[Layer]:
-    """Return the layers of a user file from its content. ``path`` is for messages."""
-    own = SettingGroup()
+def user_layers(path: str, raw: bytes | None, agent_id: str, notices: list[str]) -> list[Layer]:
+    """Return two layers of a file with these bytes: the defaults for all agents, and the settings of this one."""
+    tree, own = parse_settings(path, raw), SettingGroup()
     try:
         _refuse_unknown(tree, ("agents", "gateway"), at="")
         agents = {} if tree.get("agents") is None else tree["agents"]
@@ -233,19 +224,15 @@ def _layer_of(name: str, key: str, value: Any, notices: list[str]) -> Layer:
 # folders
 
 
-def resolve_workspace(home: str, agent_id: str, layers: list[Layer]) -> str:
-    """Return the path of the workspace that the last layer names, or the agent's default one."""
-    named = [str(layer.tree["workspace"]) for layer in layers if layer.tree.get("workspace")]
-    if not named:
-        return default_workspace(home, agent_id)
-    if "\0" in named[-1]:
+def resolve_workspace(home: str, agent_id: str, tree: SettingGroup) -> str:
+    """Return the path of the workspace that the settings name. By default it is the agent's own folder, so that one
+    agent does not recall what a person told another."""
+    named = tree.get("workspace") or os.path.join(
+        home, "workspace" if agent_id == MAIN_AGENT else f"workspace-{agent_id}"
+    )
+    if "\0" in named:
         raise ConfigError("workspace: it is not a path, since it contains a NUL.")
-    return expand(named[-1].replace("{agentId}", agent_id))
-
-
-def default_workspace(home: str, agent_id: str) -> str:
-    """Return the agent's own folder, so that one agent does not recall what a person told another."""
-    return os.path.join(home, "workspace" if agent_id == MAIN_AGENT else f"workspace-{agent_id}")
+    return expand(named)
 
 
 def is_same_folder(left: str, right: str) -> bool:
@@ -261,18 +248,12 @@ def expand(path: str) -> str:
 
 def check_agent_id(agent_id: str) -> str:
     """Return an agent's id if it can be the name of a folder below the home; otherwise raise ConfigError."""
-    if not is_agent_id(agent_id):
+    if not AGENT_ID.fullmatch(agent_id):
         raise ConfigError(
             f"'{agent_id}' cannot be an agent's name.",
             hint="Use up to 64 letters, digits, '-', '_' and '.', not beginning with '.'.",
         )
     return agent_id
-
-
-def is_agent_id(text: str) -> bool:
-    """Return whether a text can be the id of an agent."""
-    plain = text.replace("-", "").replace("_", "").replace(".", "")
-    return plain.isalnum() and plain.isascii() and not text.startswith(".") and len(text) <= 64
 
 
 def agent_names(home: str, user_file: str) -> list[str]:
@@ -282,7 +263,7 @@ def agent_names(home: str, user_file: str) -> list[str]:
             used = [entry.name for entry in entries if entry.is_dir()]
     except OSError:
         used = []
-    others = {*filter(is_agent_id, (*_listed(user_file), *used))} - {MAIN_AGENT}
+    others = {*filter(AGENT_ID.fullmatch, (*_listed(user_file), *used))} - {MAIN_AGENT}
     return [MAIN_AGENT, *sorted(others)]
 
 

@@ -275,6 +275,10 @@ _OTHER_NAMES = {
     (ToolResult, "name"): "toolName",
 }
 """Names of fields that are not those of the attributes in camelCase."""
+_FIRST_WRITTEN = frozenset(
+    ("version", "role", "sender", "toolCallId", "toolName", "isError", "summary", "firstKeptId", "source")
+)
+"""They come before the other fields of a line."""
 _ALWAYS_WRITTEN = frozenset(
     ("version", "arguments", "input", "output", "context", "isError", "firstKeptId", "source", "value")
 )
@@ -295,7 +299,7 @@ def _fields_of(kind: Any) -> tuple[tuple[str, str, Any, Any], ...]:
         first, *rest = spec.name.split("_")
         name = _OTHER_NAMES.get((kind, spec.name)) or first + "".join(map(str.capitalize, rest))
         known.append((spec.name, name, str if plain is Role else get_origin(plain) or plain, default))
-    return tuple(known)
+    return tuple(sorted(known, key=lambda known_field: known_field[1] not in _FIRST_WRITTEN))
 
 
 # writing

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, cast
 
 from kept.base.clock import Clock, SystemClock, new_id
@@ -20,9 +19,7 @@ from kept.errors import (
     SessionNotFound,
     StorageConflict,
     TranscriptTooNew,
-    TranscriptUnwritable,
     UsageError,
-    WriteFailed,
 )
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.deleted import (
@@ -65,14 +62,12 @@ from kept.sessions.session_key import (
 )
 from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLine, open_transcripts, plan_claim
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name, transcript_name
-from kept.storage.contract import START, Append, Change, LogPosition, Move
+from kept.storage.contract import START, Append, Change, LogPosition, Move, retried
 
 _SHOWN_CANDIDATES = 4
 _LEASE = "sessions"
 """Held while a session is started that has no predecessor, so that two processes do not both start one."""
 _WAIT_S = 30.0
-_MOST_ATTEMPTS = 500
-"""How often to append again after another process was faster. One of the two always succeeds."""
 
 
 class SessionStore:
@@ -241,7 +236,7 @@ class SessionStore:
         newest = self._find_newest(key)
         if newest is not None and self._find_end(newest) is None:
             return newest
-        with self._starting():
+        with self.transcripts.storage.lease(_LEASE, wait_s=_WAIT_S):
             newest = self._find_newest(key)  # another process may have been faster
             if newest is None:
                 return self._create(SessionStart(str(key), metadata=dict(metadata or {})), new_id())
@@ -260,7 +255,7 @@ class SessionStore:
     ) -> SessionRecord:
         """End a session and start its successor. The old transcript is kept. If the session has ended already, return
         the session that followed."""
-        with self._starting():
+        with self.transcripts.storage.lease(_LEASE, wait_s=_WAIT_S):
             record = self.get(session_id)
             if not record.key:
                 raise SessionKeyInvalid(
@@ -278,28 +273,13 @@ class SessionStore:
         data = dict(metadata or old.metadata)
         start = SessionStart(old.key, predecessor=old.id, compactions=old.compactions, state=carried, metadata=data)
         successor = new_id()
-        for _ in range(_MOST_ATTEMPTS):
-            end = [] if old.ended else [make_append(old, [ResetEntry(reason, successor)], self.clock.now())[1]]
-            try:
-                return self._create(start, successor, and_also=end)
-            except StorageConflict:
-                old = self._locate(old.id)
-        raise TranscriptUnwritable(f"{old.citation}: other processes keep writing to it.")
 
-    @contextmanager
-    def _starting(self) -> Iterator[None]:
-        """Hold the lease to start sessions."""
-        try:
-            with self.transcripts.storage.lease(_LEASE, wait_s=_WAIT_S):
-                yield
-        except WriteFailed as exc:
-            raise TranscriptUnwritable(exc.message) from exc
+        def attempt() -> SessionRecord:
+            last = self.find_by_id(old.id, refresh=False) or old
+            end = [] if last.ended else [make_append(last, [ResetEntry(reason, successor)], self.clock.now())[1]]
+            return self._create(start, successor, and_also=end)
 
-    def _commit(self, changes: Sequence[Change]) -> None:
-        try:
-            self.transcripts.storage.commit(changes)
-        except WriteFailed as exc:
-            raise TranscriptUnwritable(exc.message) from exc
+        return retried(attempt)
 
     def _create(
         self,
@@ -317,7 +297,9 @@ class SessionStore:
         if self.transcripts.storage.logs.find(log) is not None:
             raise SessionExists(f"{log}: there is such a transcript already.")
         lines = format_lines([Entry(session_id, None, created, start), *entries])
-        self._commit([*and_also, *plan_claim(self.config, self.transcripts.storage), Append(log, lines, START)])
+        self.transcripts.storage.commit(
+            [*and_also, *plan_claim(self.config, self.transcripts.storage), Append(log, lines, START)]
+        )
         return self._catalogue.read(log) or self.get(session_id)
 
     def adopt(
@@ -332,7 +314,7 @@ class SessionStore:
 
         Raise SessionDeleted if the user deleted it, and SessionExists if its id belongs to another session.
         """
-        with self._starting():
+        with self.transcripts.storage.lease(_LEASE, wait_s=_WAIT_S):
             known = self._catalogue.find(session_id)
             # Another program may have deleted the transcript since the catalogue was refreshed.
             if known is not None and self._catalogue.read(known.log, known) is not None:
@@ -352,7 +334,7 @@ class SessionStore:
         try:
             if record.last_id != after:
                 raise StorageConflict(record.log)
-            self._commit([Append(record.log, format_lines(entries), LogPosition(record.offset))])
+            self.transcripts.storage.commit([Append(record.log, format_lines(entries), LogPosition(record.offset))])
         except StorageConflict as exc:
             self._locate(session_id)  # raises SessionNotFound if it was deleted
             raise SessionExists(f"Session {session_id} has continued here in the meantime.") from exc
@@ -390,18 +372,17 @@ class SessionStore:
             require_body(body)
         if not bodies:
             return ()
-        for _ in range(_MOST_ATTEMPTS):
+
+        def attempt() -> tuple[Entry, ...]:
             record = self._locate(session_id)
             if end is not None and record.offset != end.offset:
                 return ()
             entries, append = make_append(record, bodies, timestamp or self.clock.now())
-            try:
-                self._commit([append])
-            except StorageConflict:
-                continue
+            self.transcripts.storage.commit([append])
             self._catalogue.read(record.log, record, has_only_grown=True)
             return entries
-        raise TranscriptUnwritable(f"{record.citation}: other processes keep writing to it.")
+
+        return retried(attempt)
 
     def rename(self, session_id: str, title: str) -> SessionRecord:
         """Give a session a title. An empty one removes it, so that the session has its former title again."""
@@ -447,13 +428,13 @@ class SessionStore:
         except SessionNotFound:
             if not purge or self.find_deleted(session_id) is None:
                 raise
-            self._commit(plan_purge(self.transcripts, session_id, self.clock.now()))
+            self.transcripts.storage.commit(plan_purge(self.transcripts, session_id, self.clock.now()))
             return None
         now = self.clock.now()
         name = find_free_name(self.transcripts, record.log, now)
         try:
             purging = plan_purge(self.transcripts, record.id, now, record.log) if purge else []
-            self._commit(purging or [Move(record.log, name)])
+            self.transcripts.storage.commit(purging or [Move(record.log, name)])
         except DocumentNotFound as exc:
             raise SessionNotFound(f"There is no session '{session_id}'.") from exc
         self._catalogue.forget(record.log)
@@ -470,7 +451,7 @@ class SessionStore:
         try:
             if self._catalogue.find(deleted.id) is not None:
                 raise StorageConflict(deleted.log)
-            self._commit(plan_restore(self.transcripts, deleted))
+            self.transcripts.storage.commit(plan_restore(self.transcripts, deleted))
         except StorageConflict as exc:
             raise SessionExists(f"There is a session {deleted.id} already.", hint="Delete that one first.") from exc
         return deleted, None if deleted.is_purged else self._catalogue.read(deleted.original)

@@ -17,6 +17,7 @@ from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.config import Config
+from kept.config.agent_paths import CLAIM
 from kept.errors import PathRefused, SessionNotFound
 from kept.sessions.echoes import NO_ECHOES, EchoState
 from kept.sessions.entries import AnyEntry, DamagedEntry, is_message, parse_entry
@@ -26,8 +27,6 @@ from kept.storage.contract import ABSENT, Change, LogInfo, LogPosition, Storage,
 from kept.storage.open import open_agent
 
 _MAX_NAME_CHARS = 255
-_CLAIM = "workspace"
-"""Document that names the workspace whose conversations these are."""
 
 
 @frozen
@@ -160,9 +159,9 @@ def open_transcripts(config: Config) -> Transcripts:
 
 def plan_claim(config: Config, storage: Storage) -> list[Change]:
     """Return the change that claims the conversations for the workspace, in a home that has no workspace of its own."""
-    if config.conversations != "claimed" or storage.documents.find(_CLAIM) is not None:
+    if config.conversations != "claimed" or storage.documents.find(CLAIM) is not None:
         return []
-    return [Write(_CLAIM, os.fsencode(os.path.realpath(config.workspace)), ABSENT)]
+    return [Write(CLAIM, os.fsencode(os.path.realpath(config.workspace)), ABSENT)]
 
 
 def parse_line(line: RawLine) -> TranscriptLine:

@@ -26,7 +26,7 @@ from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import is_utf8
 from kept.base.values import frozen
-from kept.config.layers import is_agent_id
+from kept.config.layers import AGENT_ID
 from kept.errors import ArchiveDamaged, ArchiveRefused, PathRefused
 from kept.notes.workspace import show_path
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
@@ -80,7 +80,7 @@ def parse_member_name(name: str) -> MemberPath:
     if name == SETTINGS:
         return MemberPath(SETTINGS, "", name)
     root, agent, below = parts[0], parts[1] if len(parts) > 1 else "", tuple(parts[2:])
-    if root not in (NOTES, AGENTS) or not is_agent_id(agent) or not below:
+    if root not in (NOTES, AGENTS) or not AGENT_ID.fullmatch(agent) or not below:
         raise ValueError("is not a name that 'kept export' gives")
     if not (is_note_member(below) if root == NOTES else is_agent_record(below)):
         raise ValueError("is not a file that 'kept export' packs")

@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from kept.base.digest import digest_bytes
 from kept.base.durable import write_atomic
@@ -37,14 +37,13 @@ from kept.config.change_settings import locked_settings, put_entry
 from kept.config.layers import (
     MAIN_AGENT,
     check_agent_id,
-    default_workspace,
     expand,
-    find_user_file,
+    fold_layers,
     is_same_folder,
-    layers_of_tree,
+    resolve_workspace,
     user_layers,
 )
-from kept.config.read import MAX_BYTES, parse_settings, read_settings
+from kept.config.read import MAX_BYTES, read_settings
 from kept.errors import (
     ArchiveDamaged,
     ArchiveRefused,
@@ -118,7 +117,7 @@ def restore_archive(
     path = os.path.abspath(os.path.expanduser(path))
     hunt = _ForgottenHunt(home)
     manifest = check_archive(path, hunt.inspect)
-    user_file = find_user_file(home, None).path
+    user_file = os.path.join(home, "config.yaml")
     workspaces = _plan_workspaces(manifest, home, user_file, workspace)
     actions = dict(_compare_files(manifest, home, workspaces, hunt.find_reasons(manifest)))
     before, archived = read_settings(user_file), hunt.settings if with_settings else None
@@ -163,8 +162,8 @@ def _plan_workspaces(manifest: Manifest, home: str, user_file: str, workspace: s
         if workspace and known.name == MAIN_AGENT:
             workspaces[known.notes] = expand(workspace)
         elif known.notes not in workspaces:
-            named = _named_workspace(user_layers(user_file, known.name, []))
-            workspaces[known.notes] = named or default_workspace(home, known.name)
+            tree, _ = fold_layers(user_layers(user_file, read_settings(user_file), known.name, []), known.name)
+            workspaces[known.notes] = resolve_workspace(home, known.name, tree)
     return workspaces
 
 
@@ -174,12 +173,11 @@ def _with_entries(
     """Return settings in which each agent has an entry that names its workspace, if they do not lead there already.
     Raise ConfigError if they cannot be used."""
     for agent in manifest.agents:
-        layers = layers_of_tree(parse_settings(user_file, settings), user_file, agent.name, [])
-        chosen, named = workspaces[agent.notes], _named_workspace(layers)
-        is_there = is_same_folder(named or default_workspace(home, agent.name), chosen)
+        tree, _ = fold_layers(user_layers(user_file, settings, agent.name, []), agent.name)
+        chosen = workspaces[agent.notes]
+        is_there = is_same_folder(resolve_workspace(home, agent.name, tree), chosen)
         values = {} if is_there else {"workspace": chosen}
-        layouts = [layer.tree["workspace_layout"] for layer in layers if layer.tree.get("workspace_layout")]
-        if agent.layout != (layouts[-1] if layouts else "kept") and (values or named is None):
+        if agent.layout != tree.get("workspace_layout", "kept") and (values or not tree.get("workspace")):
             values["workspace_layout"] = agent.layout
         if values:
             settings = put_entry(settings.decode("utf-8-sig"), agent.name, values).encode()
@@ -193,11 +191,6 @@ def _write_settings(user_file: str, before: bytes | None, settings: bytes) -> No
         if read_settings(real_path) != before:
             raise ConfigError(f"{user_file}: another program has changed it meanwhile.", hint="Run it again.")
         write_atomic(real_path, settings)
-
-
-def _named_workspace(layers: Any) -> str | None:
-    named = [layer.tree["workspace"] for layer in layers if layer.tree.get("workspace")]
-    return expand(str(named[-1])) if named else None
 
 
 # what was forgotten
