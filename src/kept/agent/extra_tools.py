@@ -14,8 +14,8 @@ import logging
 import os
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from kept.base.clock import Clock
@@ -123,11 +123,13 @@ class ExtraTools:
         problems = await asyncio.gather(*(server.prepare() for server in self._servers))
         return [problem for problem in problems if problem]
 
-    def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(tool.spec for tool in self._tools().values())
-
-    def find(self, name: str) -> FunctionTool | McpTool | None:
-        return self._tools().get(name)
+    def by_name(self) -> dict[str, FunctionTool | McpTool]:
+        """Return the tools. A function comes before a tool of a server with the same name."""
+        tools: dict[str, FunctionTool | McpTool] = {tool.spec.name: tool for tool in self._functions}
+        for server in self._servers:
+            for tool in server.tools:
+                tools.setdefault(tool.spec.name, tool)
+        return tools
 
     async def call(self, tool: FunctionTool | McpTool, arguments: Mapping[str, Any]) -> ToolAnswer:
         """Run a tool, and bound what it returns: it is stored, and becomes part of the context."""
@@ -137,14 +139,6 @@ class ExtraTools:
 
     async def close(self) -> None:
         await asyncio.gather(*(server.close() for server in self._servers))
-
-    def _tools(self) -> dict[str, FunctionTool | McpTool]:
-        """Return the tools by name. A function comes before a tool of a server with the same name."""
-        tools: dict[str, FunctionTool | McpTool] = {tool.spec.name: tool for tool in self._functions}
-        for server in self._servers:
-            for tool in server.tools:
-                tools.setdefault(tool.spec.name, tool)
-        return tools
 
 
 # MCP servers. One is started when a turn first needs its tools, and again when it has died. Each connection lives in a
@@ -192,12 +186,14 @@ class McpServer:
     def __init__(self, name: str, settings: McpServerSettings, clock: Clock) -> None:
         self.name = name
         self.settings = settings
+        self.tools: tuple[McpTool, ...] = ()
         self._clock = clock
-        self._connection: ServerConnection | None = None
         self._failed_at_ns: int | None = None
         self._failure = ""
-        self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-        self.tools: tuple[McpTool, ...] = ()
+        self._connecting = asyncio.Lock()
+        self._session: ClientSession
+        self._task: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
 
     async def prepare(self) -> str | None:
         """Connect if there is no connection, and read the list of tools. Return a problem for the person, or None.
@@ -221,58 +217,92 @@ class McpServer:
         from mcp import MCPError
 
         try:
-            connection = await self._connect()
-        except ServerGone as exc:
-            return ToolAnswer(f"The MCP server '{self.name}' cannot be used: {exc}", is_error=True)
-        try:
+            await self._connect()
             async with asyncio.timeout(self.settings.timeout_s):
-                result = await connection.session.call_tool(tool, arguments)
+                result = await self._session.call_tool(tool, arguments)
+            return ToolAnswer(content_text(result), bool(getattr(result, "is_error", False)))
+        except ServerGone as exc:
+            text = f"The MCP server '{self.name}' cannot be used: {exc}"
         except TimeoutError:
             text = f"{tool} took longer than {self.settings.timeout_s:g} s. It may still be carried out."
-            return ToolAnswer(text, is_error=True)
         except MCPError as exc:
-            if await connection.is_alive():
-                return ToolAnswer(f"{tool} failed: {clip(printable_line(str(exc)), 500)}", is_error=True)
-            text = f"The MCP server '{self.name}' ended during the call. It is not known whether it was carried out."
-            return ToolAnswer(text, is_error=True)
+            text = f"{tool} failed: {clip(printable_line(str(exc)), 500)}"
+            if not await self._is_alive():
+                text = f"The MCP server '{self.name}' ended in the call. It is not known whether it was carried out."
         except Exception as exc:  # noqa: BLE001 - the SDK checks results and may raise anything about them
-            return ToolAnswer(f"{tool} failed: {type(exc).__name__}: {clip(str(exc), 500)}", is_error=True)
-        return ToolAnswer(content_text(result), bool(getattr(result, "is_error", False)))
+            text = f"{tool} failed: {type(exc).__name__}: {clip(str(exc), 500)}"
+        return ToolAnswer(text, is_error=True)
 
     async def close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
+        self._stop.set()
+        if self._task is not None and not self._task.done():
+            _, left = await asyncio.wait([self._task], timeout=_STOP_TIMEOUT_S)
+            for task in left:
+                task.cancel()
+                await asyncio.wait([task])
 
-    async def _connect(self) -> ServerConnection:
-        """Return a connection that is alive. Several turns at once share it."""
-        loop = asyncio.get_running_loop()
-        if self._lock is None or self._lock[0] is not loop:
-            self._lock, self._connection = (loop, asyncio.Lock()), None  # connections of another loop ended with it
-        async with self._lock[1]:
-            if self._connection is not None:
-                if await self._connection.is_alive():
-                    return self._connection
-                await self._connection.close()
-            connection = ServerConnection(self.settings)
-            listed = await connection.start()
-            self._connection = connection
-            self.tools = tuple(self._offer(listed))
-            return connection
+    async def _connect(self) -> None:
+        """Make sure that there is a connection. Raise ServerGone if that fails or takes too long."""
+        async with self._connecting:  # several turns at once share it
+            if await self._is_alive():
+                return
+            await self.close()
+            self._stop = asyncio.Event()
+            started: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+            self._task = asyncio.create_task(self._hold(started))
+            try:
+                async with asyncio.timeout(START_TIMEOUT_S):
+                    self.tools = tuple(self._offer(await asyncio.shield(started)))
+            except TimeoutError:
+                await self.close()
+                raise ServerGone(f"it did not answer within {START_TIMEOUT_S:g} s.") from None
+            except asyncio.CancelledError:
+                await self.close()
+                raise
 
-    def _offer(self, listed: Sequence[Any]) -> list[McpTool]:
-        """Return the tools that the settings do not deny, in an order that does not depend on the server."""
-        tools: dict[str, McpTool] = {}
+    async def _is_alive(self) -> bool:
+        """Return whether the server answers."""
+        if self._task is None or self._task.done():
+            return False
+        try:
+            async with asyncio.timeout(_PING_TIMEOUT_S):
+                await self._session.send_ping()
+        except Exception:  # noqa: BLE001 - whatever the SDK raises, a new connection is needed
+            return False
+        return True
+
+    async def _hold(self, started: asyncio.Future[list[Any]]) -> None:
+        """Hold a connection until it is closed."""
+        errors = StderrTail()
+        try:
+            async with AsyncExitStack() as stack:
+                self._session = await _open_session(self.settings, errors, stack)
+                tools = (await self._session.list_tools()).tools
+                if not started.done():
+                    started.set_result(list(tools))
+                await self._stop.wait()
+        except Exception as exc:  # noqa: BLE001 - the SDK and its transports raise many kinds, also in groups
+            wrote = errors.last_line()
+            reason = explain(exc) + (f" It wrote: {wrote}" if wrote else "")
+            if not started.done():
+                started.set_exception(ServerGone(reason))
+            else:
+                log.warning("a connection to an MCP server ended: %s", reason)
+        finally:
+            errors.file.close()
+            started.cancel()  # if it is not done
+
+    def _offer(self, listed: Sequence[Any]) -> Iterator[McpTool]:
+        """Yield the tools that the settings do not deny, in an order that does not depend on the server."""
         for tool in sorted(listed, key=lambda tool: str(tool.name))[:MAX_TOOLS]:
             permission = self.settings.tools.get(tool.name, self.settings.permission)
             schema = utf8_safe_tree(tool.input_schema)
             is_sane = isinstance(schema, dict) and not is_deep(schema, _MAX_SCHEMA_DEPTH)
             if permission == "deny" or not is_sane or len(json.dumps(schema)) > _MAX_SCHEMA_CHARS:
                 continue  # denied, or nothing that can be sent to a model
-            name = tool_name(self.name, tool.name)
             description = clip(utf8_safe(tool.description or tool.name), _DESCRIPTION_CHARS)
-            tools[name] = McpTool(ToolSpec(name, description, schema), tool.name, permission, self)
-        return list(tools.values())
+            spec = ToolSpec(tool_name(self.name, tool.name), description, schema)
+            yield McpTool(spec, tool.name, permission, self)
 
 
 def tool_name(server: str, tool: str) -> str:
@@ -288,8 +318,8 @@ def content_text(result: Any) -> str:
     """Return the content of a result as text. Pictures and sounds are named."""
     texts: list[str] = []
     for block in getattr(result, "content", None) or ():
-        places = (block, getattr(block, "resource", None))
-        text, kind, uri = (_first(places, name) for name in ("text", "mime_type", "uri"))
+        source = getattr(block, "resource", block)
+        text, kind, uri = (getattr(source, name, None) for name in ("text", "mime_type", "uri"))
         if isinstance(text, str):
             texts.append(text)
         else:
@@ -300,124 +330,33 @@ def content_text(result: Any) -> str:
     return utf8_safe("\n\n".join(texts)) or "Done."
 
 
-def _first(places: Iterable[Any], name: str) -> Any:
-    return next(filter(None, (getattr(place, name, None) for place in places)), None)
-
-
-# the connection
-
-
-class ServerConnection:
-    """Connection to a server, in a task that opens and closes it."""
-
-    def __init__(self, settings: McpServerSettings) -> None:
-        self.session: ClientSession
-        self._settings = settings
-        self._task: asyncio.Task[None] | None = None
-        self._stop = asyncio.Event()
-
-    async def is_alive(self) -> bool:
-        """Return whether the server answers."""
-        if self._task is None or self._task.done():
-            return False
-        try:
-            async with asyncio.timeout(_PING_TIMEOUT_S):
-                await self.session.send_ping()
-        except Exception:  # noqa: BLE001 - whatever the SDK raises, a new connection is needed
-            return False
-        return True
-
-    async def start(self) -> list[Any]:
-        """Connect and return the server's tools. Raise ServerGone if that fails or takes too long."""
-        started: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._run(started))
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                return await asyncio.shield(started)
-        except TimeoutError:
-            await self.close()
-            raise ServerGone(f"it did not answer within {START_TIMEOUT_S:g} s.") from None
-        except asyncio.CancelledError:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        self._stop.set()
-        if self._task is not None and not self._task.done():
-            _, left = await asyncio.wait([self._task], timeout=_STOP_TIMEOUT_S)
-            for task in left:
-                task.cancel()
-                await asyncio.wait([task])
-
-    async def _run(self, started: asyncio.Future[list[Any]]) -> None:
-        try:
-            async with AsyncExitStack() as stack:
-                self.session = await stack.enter_async_context(_open_session(self._settings))
-                tools = (await self.session.list_tools()).tools
-                if not started.done():
-                    started.set_result(list(tools))
-                await self._stop.wait()
-        except Exception as exc:  # noqa: BLE001 - the SDK and its transports raise many kinds, also in groups
-            if not started.done():
-                started.set_exception(ServerGone(explain(exc)))
-            else:
-                log.warning("a connection to an MCP server ended: %s", explain(exc))
-        finally:
-            if not started.done():
-                started.cancel()
-
-
-@asynccontextmanager
-async def _open_session(settings: McpServerSettings) -> AsyncGenerator[ClientSession, None]:
+async def _open_session(settings: McpServerSettings, errors: StderrTail, stack: AsyncExitStack) -> ClientSession:
     """Start or reach a server, and shake hands with it."""
     try:
-        from mcp import ClientSession
+        from mcp import ClientSession, StdioServerParameters, stdio_client
     except ImportError:
         raise ServerGone("the MCP library is not installed (pip install 'kept[mcp]').") from None
-    transport = _http_transport(settings) if settings.url else _stdio_transport(settings)
-    async with transport as (read, write), ClientSession(read, write) as session:
-        await session.initialize()
-        yield session
+    if settings.url:
+        import httpx2
+        from mcp.client.streamable_http import streamable_http_client
 
-
-@asynccontextmanager
-async def _stdio_transport(settings: McpServerSettings) -> AsyncGenerator[Any, None]:
-    from mcp import StdioServerParameters, stdio_client
-
-    program = os.path.expanduser(settings.command or "")
-    parameters = StdioServerParameters(
-        command=program,
-        args=list(settings.args),
-        env=dict(settings.env),
-        cwd=os.path.expanduser(settings.cwd) if settings.cwd else None,
-        encoding_error_handler="replace",
-    )
-    errors = StderrTail()
-    try:
-        async with stdio_client(parameters, errlog=errors.file) as streams:
-            yield streams
-    except Exception as exc:
-        last = errors.last_line()
-        if last:
-            raise ServerGone(f"{explain(exc)} It wrote: {last}") from exc
-        raise
-    finally:
-        errors.close()
-
-
-@asynccontextmanager
-async def _http_transport(settings: McpServerSettings) -> AsyncGenerator[Any, None]:
-    import httpx2
-    from mcp.client.streamable_http import streamable_http_client
-
-    assert settings.url is not None
-    timeout = httpx2.Timeout(START_TIMEOUT_S, read=max(START_TIMEOUT_S, settings.timeout_s))
-    is_local = re.match(r"https?://(?:localhost|127\.|\[::1\])", settings.url) is not None
-    async with (
-        httpx2.AsyncClient(headers=dict(settings.headers), timeout=timeout, trust_env=not is_local) as client,
-        streamable_http_client(settings.url, http_client=client) as streams,
-    ):
-        yield streams
+        timeout = httpx2.Timeout(START_TIMEOUT_S, read=max(START_TIMEOUT_S, settings.timeout_s))
+        is_local = re.match(r"https?://(?:localhost|127\.|\[::1\])", settings.url) is not None
+        client = httpx2.AsyncClient(headers=dict(settings.headers), timeout=timeout, trust_env=not is_local)
+        await stack.enter_async_context(client)
+        streams = await stack.enter_async_context(streamable_http_client(settings.url, http_client=client))
+    else:
+        parameters = StdioServerParameters(
+            command=os.path.expanduser(settings.command or ""),
+            args=list(settings.args),
+            env=dict(settings.env),
+            cwd=os.path.expanduser(settings.cwd) if settings.cwd else None,
+            encoding_error_handler="replace",
+        )
+        streams = await stack.enter_async_context(stdio_client(parameters, errlog=errors.file))
+    session = await stack.enter_async_context(ClientSession(*streams))
+    await session.initialize()
+    return session
 
 
 class StderrTail:
@@ -439,9 +378,6 @@ class StderrTail:
         """Return the last line so far, without secrets."""
         lines = [line for line in self._text.splitlines() if line.strip()]
         return clip(printable_line(redact(lines[-1])), 300) if lines else ""
-
-    def close(self) -> None:
-        self.file.close()
 
 
 def explain(error: BaseException) -> str:

@@ -125,7 +125,7 @@ class AgentServices:
         if not self.model.runs_tools or self.config.agent.tools.max_steps == 0:
             return ()
         own = _MEMORY_SPECS if self.memory.settings.enabled else ()
-        return (*own, *self.extra.specs())
+        return (*own, *(tool.spec for tool in self.extra.by_name().values()))
 
 
 # calls outside of a reply

@@ -376,7 +376,7 @@ class ToolStep:
         extra, approvals = self.services.extra, self.services.approvals
         try:
             for use in self.uses:
-                tool = extra.find(use.name)
+                tool = extra.by_name().get(use.name)
                 if tool is not None and tool.permission == "ask":
                     self._asked = approvals.open(self.log.session_id, use)
                     state = {"call": use.id, "tool": use.name}
