@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from kept.agent.agent import Agent
 from kept.agent.conversation import NO_RESULT
 from kept.agent.events import Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.agent.material import KnownText, recall
@@ -120,14 +119,9 @@ def test_a_tool_that_fails_is_told_to_the_model_and_the_turn_goes_on(tmp_path, u
         assert [event.ok for event in events if isinstance(event, ToolEnded)] == [False]
 
 
-class CrashingToolbox(Toolbox):
-    def run(self, name, arguments, **more):
-        return 1 / 0
-
-
-def test_a_tool_that_crashes_is_told_as_well(tmp_path):
+def test_a_tool_that_crashes_is_told_as_well(tmp_path, monkeypatch):
+    monkeypatch.setattr(Toolbox, "run", lambda *call, **more: 1 / 0)
     with open_agent(tmp_path, ScriptedChat([SEARCH, "I could not."])) as at:
-        at.agent = Agent(at.memory, at.sessions, at.model, toolbox=CrashingToolbox(at.memory, at.sessions))
         assert reply(at.say("Do it.")).text == "I could not."
         assert "ZeroDivisionError" in outputs(at.model.requests[1])[0].text
 

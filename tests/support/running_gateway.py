@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from kept import Memory, SessionStore
+from kept.agent.tools.toolbox import Toolbox
 from kept.base.net.serving import ServerLimits
 from kept.config import load_config
 from kept.gateway.channels.gateway import Gateway, ServedAgent
-from kept.server.run_server import Server, SharedAgent, gateway_preset, listen, open_tokens
+from kept.server.run_server import Server, gateway_preset, listen, open_tokens
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
 from tests.support.waiting import wait_until_async
@@ -51,11 +52,11 @@ async def running_gateway(
         server = Server(
             replace(load_config(home=config.home), config=config),
             preset,
-            {config.agent_id: SharedAgent(memory, sessions)},
+            {config.agent_id: Toolbox(memory, sessions)},
             open_tokens(config, preset),
             bound,
             gateway=gateway,
-            limits=limits,
+            limits=limits or ServerLimits(),
         )
         running = asyncio.create_task(server.run(lambda address: lines.append(f"HTTP: {address.url}v1/messages")))
         try:

@@ -18,7 +18,6 @@ from kept.agent.flush import flush_ended
 from kept.agent.services import AgentServices, ModelLimits, SessionModels
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
-from kept.agent.tools.toolbox import Toolbox
 from kept.agent.turn import REPLY, AgentTurn
 from kept.base.clock import Clock
 from kept.errors import KeptError
@@ -58,7 +57,6 @@ class Agent:
         model: ChatModel,
         *,
         tools: Sequence[Callable[..., Any] | FunctionTool] = (),
-        toolbox: Toolbox | None = None,
         clock: Clock | None = None,
         retry_wait_s: float = 1.0,
     ) -> None:
@@ -68,7 +66,6 @@ class Agent:
             memory=memory,
             sessions=sessions,
             model=model,
-            toolbox=toolbox or Toolbox(memory, sessions),
             clock=clock or memory.clock,
             limits=ModelLimits(model),
             people=People(memory.config),

@@ -27,7 +27,6 @@ from kept.agent.services import (
     TranscriptPiece,
     ask,
     read_in_pieces,
-    split_transcript,
     spoken_lines,
     usage_fields,
 )
@@ -41,8 +40,6 @@ from kept.models.base import ChatRequest, ModelUsage, Turn, get_prompt
 from kept.sessions.entries import CompactionEntry, Entry, Message, Text, ToolCall, ToolResult
 from kept.sessions.transcript import Transcript, Transcripts, hash_lines, is_receipt, ranges_of
 
-_MOST_PIECES = 2
-"""Pieces of a conversation that a compaction lets the model read while somebody waits."""
 _MIN_GAIN_DIVISOR = 10
 """A compaction that saves less than a tenth is not worth a summary: it would soon be due again."""
 _MAX_EXCESS = 2
@@ -72,10 +69,8 @@ async def compact(services: AgentServices, log: SessionLog, request: CompactionR
         if plan is None:
             return CompactionResult(False, "there is nothing old enough to be summarised")
         receipt = await asyncio.to_thread(make_receipt, services.memory, log, plan.removed)
-        older, newer = _split_work(services.writer, plan, request)
-        flushed = await _flush_once(services.writer, log, view, newer)
-        earlier = _extract(view.summary, older, services.budget.summary, None).text if older else view.summary
-        summary = await summarise(services.writer, log.path, earlier, newer, focus=request.instructions)
+        flushed = await _flush_once(services.writer, log, view, plan.removed)
+        summary = await summarise(services.writer, log.path, view.summary, plan.removed, focus=request.instructions)
         if plan.open_question is not None:  # the model has to know it
             question = shorten(plan.open_question, services.budget.summary, "the rest is in the transcript")
             lead = "The person's last message, which is being answered:"
@@ -189,21 +184,6 @@ def _find_open_question(messages: Sequence[LoggedMessage], cut: int) -> str | No
 
 
 # the work
-
-
-def _split_work(
-    services: AgentServices, plan: CompactionPlan, request: CompactionRequest
-) -> tuple[Sequence[LoggedMessage], Sequence[LoggedMessage]]:
-    """Return the messages that are only extracted, and those that the model reads.
-
-    Somebody waits for a reply: of a very long conversation, such as an imported one, the model reads the last part.
-    """
-    pieces = split_transcript(plan.removed, services.budget.window // 2) if request.reason != "asked for" else []
-    if len(pieces) <= _MOST_PIECES:
-        return (), plan.removed
-    first = pieces[-1].first_line
-    older = [logged for logged in plan.removed if logged.line < first]
-    return older, [logged for logged in plan.removed if logged.line >= first]
 
 
 async def _flush_once(

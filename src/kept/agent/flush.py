@@ -330,14 +330,11 @@ def facts_from_call(use: ToolUse, piece: TranscriptPiece) -> list[Fact]:
 def _read_json(text: str) -> list[str] | None:
     """Return the texts of an answer in JSON, or None if it is not JSON."""
     fenced = _FENCED_JSON.match(text)
-    body = (fenced["body"] if fenced else text).strip()
-    if not body.startswith(("[", "{")) or not body.endswith(("]", "}")):
-        return None
     try:
-        tree = json.loads(body)
+        tree = json.loads(fenced["body"] if fenced else text)
     except (ValueError, RecursionError):
         return None
-    return list(_iter_json_texts(tree))
+    return list(_iter_json_texts(tree)) if isinstance(tree, list | dict) else None
 
 
 def _iter_json_texts(tree: Any) -> Iterator[str]:

@@ -21,7 +21,6 @@ from kept.agent.events import ApprovalDesk
 from kept.agent.extra_tools import ExtraTools
 from kept.agent.session_log import SessionLog
 from kept.agent.tools.tool_definitions import get_tool
-from kept.agent.tools.toolbox import Toolbox
 from kept.base.clock import Backoff, Clock
 from kept.base.limits import estimate_tokens, one_line, shorten
 from kept.base.remote_errors import ContextOverflow
@@ -92,7 +91,6 @@ class AgentServices:
     memory: Memory
     sessions: SessionStore
     model: ChatModel
-    toolbox: Toolbox
     clock: Clock
     limits: ModelLimits
     people: People
@@ -260,7 +258,7 @@ class SessionModels:
         if viewer != services.memory.viewer:
             if log.memory is None or log.memory.viewer != viewer:
                 log.memory = services.memory.as_person(viewer)
-            services = replace(services, memory=log.memory, toolbox=Toolbox(log.memory, services.sessions))
+            services = replace(services, memory=log.memory)
         if self._family is None:
             return services
         equipped = self._with_model(services, self._find_model(log.sessions.get(log.session_id)))

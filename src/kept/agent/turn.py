@@ -37,6 +37,7 @@ from kept.agent.material import TurnMaterial, build_turn_context, gather_materia
 from kept.agent.services import ATTEMPTS, MAX_RETRY_WAIT_S, AgentServices, SessionModels, usage_fields
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
+from kept.agent.tools.toolbox import Toolbox
 from kept.base.clock import Backoff
 from kept.base.limits import estimate_tokens
 from kept.base.records import SeenTail
@@ -420,7 +421,8 @@ class ToolStep:
         lines = (logged.line for logged in self.log.view().inbound if logged.inbound_id in self.ids)
         seen = SeenTail(self.log.path, min(lines, default=1))
         try:
-            outcome = self.services.toolbox.run(use.name, use.arguments, seen=seen, session=self.log.session_id)
+            toolbox = Toolbox(self.services.memory, self.services.sessions)
+            outcome = toolbox.run(use.name, use.arguments, seen=seen, session=self.log.session_id)
         except Exception as exc:  # a defect of a tool must not end the turn
             log.exception("tool %s failed", use.name)
             return ToolAnswer(f"{use.name} failed: {type(exc).__name__}: {exc}", is_error=True)

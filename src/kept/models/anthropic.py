@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from kept.base.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.base.remote_errors import ContextOverflow
-from kept.config.schema import ThinkingLevel
 from kept.models.base import (
     REDACTED,
     ChatRequest,
@@ -30,11 +29,8 @@ from kept.models.base import (
 from kept.models.streaming import SdkChat, parse_arguments
 
 DEFAULT_MAX_TOKENS = 8_192
-THINKING_TOKENS: Mapping[ThinkingLevel, int] = {"low": 2_048, "medium": 8_192, "high": 24_576}
-"""Budgets of models that take a number instead of an effort. The API wants at least 1,024."""
-_MIN_THINKING_TOKENS = 1_024
 _TAKES_EFFORT = re.compile(r"claude(?!-[23]\b)(?!-(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-?\d{8}|@.*)?$)")
-"""Names of models that take an effort. Earlier ones, and others behind this API, take a budget."""
+"""Names of models that take an effort. Earlier ones, and others behind this API, think as by default."""
 _CACHED = {"type": "ephemeral"}
 _INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that the API refuses in ids of tool calls, which may come from another provider."""
@@ -200,10 +196,6 @@ class AnthropicChat(SdkChat):
         elif _TAKES_EFFORT.match(self.name):
             body["thinking"] = {"type": "adaptive"}
             body["output_config"] = {"effort": request.thinking}
-        else:
-            tokens = max(_MIN_THINKING_TOKENS, min(THINKING_TOKENS[request.thinking], self.context_window // 8))
-            body["thinking"] = {"type": "enabled", "budget_tokens": tokens}
-            body["max_tokens"] += tokens  # the budget is part of it
 
 
 def _block(part: Part) -> dict[str, Any]:

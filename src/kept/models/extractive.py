@@ -9,7 +9,7 @@ import datetime as dt
 import math
 import re
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from functools import cache
 from itertools import islice
 
@@ -59,50 +59,34 @@ def salient_facts(conversation: Iterable[SpokenLine], *, limit: int = 20) -> lis
 
     Secrets are redacted, because the facts become notes, which are indexed as they are.
     """
-    lines, sentences = _score_lines(conversation)
-    best = islice(pick_sentences(sentences, min_score=_MIN_FACT_SCORE), limit)
-    return [_extract_fact(lines, sentence) for sentence in sorted(best, key=lambda sentence: sentence.order)]
+    best = islice(_pick(_score(conversation), min_score=_MIN_FACT_SCORE), limit)
+    return [sentence.said for sentence in sorted(best, key=lambda sentence: sentence.order)]
 
 
 def extract_summary(conversation: Iterable[SpokenLine], budget_tokens: int) -> str:
     """Return the best sentences that fit the budget, in order and grouped by day. Empty if none fits."""
-    lines, sentences = _score_lines(conversation)
+    sentences = _score(conversation)
     # Small talk, which scores below zero, is used only if there is nothing else.
     least = min(0.0, max((sentence.score for sentence in sentences), default=0.0))
     left = budget_tokens * CHARS_PER_TOKEN
     chosen: dict[int, SpokenLine] = {}
-    for sentence in pick_sentences(sentences, min_score=least):
-        fact = _extract_fact(lines, sentence)
+    for sentence in _pick(sentences, min_score=least):
         # Count a heading for every line, so that the sum can only be too high.
-        weight = weigh(str(fact)) + 1 + (_HEADING_CHARS if fact.when else 0)
+        weight = weigh(str(sentence.said)) + 1 + (_HEADING_CHARS if sentence.said.when else 0)
         if weight <= left:
-            chosen[sentence.order] = fact
+            chosen[sentence.order] = sentence.said
             left -= weight
         elif left < _MIN_LINE_CHARS:
             break
-    return render_facts(chosen[order] for order in sorted(chosen))
-
-
-def _extract_fact(lines: list[SpokenLine], sentence: Sentence) -> SpokenLine:
-    line = lines[sentence.line]
-    return SpokenLine(sentence.text, one_line(line.speaker), line.when, one_line(line.source))
-
-
-def render_facts(facts: Iterable[SpokenLine]) -> str:
-    """Render facts as a list, with a heading for each day."""
     lines: list[str] = []
     day = ""
-    for fact in facts:
+    for order in sorted(chosen):
+        fact = chosen[order]
         if fact.when and f"{fact.when:%Y-%m-%d}" != day:
             day = f"{fact.when:%Y-%m-%d}"
             lines += ["", f"{day}:"] if lines else [f"{day}:"]
         lines.append(str(fact))
     return "\n".join(lines)
-
-
-def _score_lines(conversation: Iterable[SpokenLine]) -> tuple[list[SpokenLine], list[Sentence]]:
-    lines = [SpokenLine(redact(line.text), line.speaker, line.when, line.source) for line in conversation]
-    return lines, score_sentences([line.text for line in lines])
 
 
 class ExtractiveChat:
@@ -151,9 +135,11 @@ _SAME_OVERLAP = 0.7
 
 @frozen
 class Sentence:
-    text: str
+    said: SpokenLine
+    words: frozenset[str]
+    """Those by which it is compared."""
     line: int
-    """Index of the spoken line that it belongs to."""
+    """Index of the message that it is from."""
     order: int
     """Index among all sentences."""
     score: float
@@ -226,45 +212,37 @@ def compared_words(text: str) -> frozenset[str]:
     return frozenset(words - _STOP) or frozenset(words)
 
 
-def score_sentences(texts: Sequence[str]) -> list[Sentence]:
+def _score(conversation: Iterable[SpokenLine]) -> list[Sentence]:
     """Return every sentence in order, scored by its cues, by how often its words recur, and by recency."""
-    sentences = [
-        (line, text, compared_words(text)) for line, spoken in enumerate(texts) for text in split_sentences(spoken)
+    lines = list(conversation)
+    said = [
+        (at, SpokenLine(text, one_line(line.speaker), line.when, one_line(line.source)), compared_words(text))
+        for at, line in enumerate(lines)
+        for text in split_sentences(redact(line.text))
     ]
-    counts = Counter(word for _, _, words in sentences for word in words)
-    return [
-        Sentence(
-            text,
-            line,
-            order,
-            sum(weight for pattern, weight in _compiled_cues() if pattern.search(text))
-            + _centrality(words, counts)
-            + _RECENCY * line / len(texts),
-        )
-        for order, (line, text, words) in enumerate(sentences)
-    ]
+    counts = Counter(word for _, _, words in said for word in words)
+    sentences = []
+    for order, (at, fact, words) in enumerate(said):
+        cues = sum(weight for pattern, weight in _compiled_cues() if pattern.search(fact.text))
+        # The logarithm keeps a word that is in every line from dominating.
+        weights = [math.log1p(counts[word] - 1) for word in words]
+        score = cues + sum(weights) / (3 + len(weights)) + _RECENCY * at / len(lines)
+        sentences.append(Sentence(fact, words, at, order, score))
+    return sentences
 
 
-def _centrality(words: Iterable[str], counts: Counter[str]) -> float:
-    """Score words that recur. The logarithm keeps a word that is in every line from dominating."""
-    weights = [math.log1p(counts[word] - 1) for word in words]
-    return sum(weights) / (3 + len(weights))
-
-
-def pick_sentences(sentences: Iterable[Sentence], *, min_score: float) -> Iterator[Sentence]:
+def _pick(sentences: Iterable[Sentence], *, min_score: float) -> Iterator[Sentence]:
     """Yield the best sentences first, without repetitions. Lazy: the cost depends on how many are taken."""
     picked: list[frozenset[str]] = []
-    for sentence in sorted(sentences, key=lambda sentence: (-sentence.score, -sentence.line, sentence.text)):
+    for sentence in sorted(sentences, key=lambda sentence: (-sentence.score, -sentence.line, sentence.said.text)):
         if sentence.score < min_score:
             return
-        words = compared_words(sentence.text)
-        if not any(_is_same(words, other) for other in picked):
-            picked.append(words)
+        if not any(_is_same(sentence.words, other) for other in picked):
+            picked.append(sentence.words)
             yield sentence
 
 
 def _is_same(left: frozenset[str], right: frozenset[str]) -> bool:
     """Compare two sentences by their words. Different numbers mean different facts: port 5432 is not port 5433."""
-    if len(left & right) < _SAME_OVERLAP * len(left | right):
-        return False
-    return not any(word.isdigit() for word in left ^ right)
+    is_near = len(left & right) >= _SAME_OVERLAP * len(left | right)
+    return is_near and not any(word.isdigit() for word in left ^ right)

@@ -8,8 +8,8 @@ import importlib.util
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -67,7 +67,6 @@ from kept.storage.record_store import load_key
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from kept.models.base import ChatModel
     from kept.server.figures import ServeFigures
     from kept.server.web.access import WebAccess
     from kept.server.web.visit import Site
@@ -148,14 +147,6 @@ class ServerAddress:
     """True if another process serves the pages already."""
 
 
-@frozen
-class SharedAgent:
-    """Memory and conversations of an agent, which all parts of the server use."""
-
-    memory: Memory
-    sessions: SessionStore
-
-
 def run_server(
     loaded: LoadedConfig,
     preset: Preset,
@@ -176,53 +167,52 @@ def run_server(
     answered = [with_session_age(agent) for agent in served_agents(loaded)] if "messages" in preset.parts else [loaded]
     with ExitStack() as opened:
         if "messages" in preset.parts:
-            if preset.command == "gateway":
-                _require_responder(config)
             finish_forgets(answered)
             opened.enter_context(only_gateway(config))
         bound = opened.enter_context(closing(listen(preset))) if preset.listens else None
         own = {agent.config.agent_id: agent for agent in answered}
         others = settings_by_agent(loaded) if preset.command == "serve" else {}  # a token may be for any of them
-        agents = {name: opened.enter_context(_shared(agent)) for name, agent in {**others, **own}.items()}
+        agents = {name: opened.enter_context(closing(_open(agent))) for name, agent in {**others, **own}.items()}
         live = {name: opened.enter_context(LiveIndex(agents[name].memory)) for name in own}
 
         async def serve() -> None:
-            async with _gateway(answered, agents, preset, open_model, report) as (gateway, problem):
+            gateway, problem = None, None
+            async with AsyncExitStack() as models:
+                try:
+                    if "messages" in preset.parts:
+                        gateway = _open_gateway(answered, agents, open_model, report, models)
+                except KeptError as exc:  # `kept serve` has other parts, and goes on without
+                    if preset.command == "gateway":
+                        raise
+                    problem = exc
+                    report(f"Messages are not answered: {exc.message}")
                 await Server(loaded, preset, agents, tokens, bound, gateway, problem, live, record).run(ready)
 
         asyncio.run(serve())
 
 
-@asynccontextmanager
-async def _gateway(
+def _open(loaded: LoadedConfig) -> Toolbox:
+    """Return memory and conversations of an agent, which all parts of the server use."""
+    return Toolbox(Memory(loaded.config), SessionStore(loaded.config))
+
+
+def _open_gateway(
     answered: Sequence[LoadedConfig],
-    agents: Mapping[str, SharedAgent],
-    preset: Preset,
+    agents: Mapping[str, Toolbox],
     open_model: OpenModel,
     report: Callable[[str], None],
-) -> AsyncIterator[tuple[Gateway | None, KeptError | None]]:
-    """Yield what answers messages, or why none are answered: `kept serve` has other parts, and goes on without."""
-    models: list[ChatModel] = []
-    gateway, problem = None, None
-    try:
-        if "messages" in preset.parts:
-            try:
-                _require_responder(agents[answered[0].config.agent_id].memory.config)
-                models.extend(map(open_model, answered))
-                shared = [agents[loaded.config.agent_id] for loaded in answered]
-                served = [
-                    ServedAgent(agent.memory, agent.sessions, model)
-                    for agent, model in zip(shared, models, strict=True)
-                ]
-                gateway = Gateway(served, report=report)
-            except KeptError as exc:
-                if preset.command == "gateway":
-                    raise
-                problem = exc
-                report(f"Messages are not answered: {exc.message}")
-        yield gateway, problem
-    finally:
-        await asyncio.gather(*(model.close() for model in models))
+    models: AsyncExitStack,
+) -> Gateway:
+    """Return what answers messages. ``models`` closes the models of the agents."""
+    if not answered[0].config.gateway.auto_responder.enabled:
+        hint = "No message would be answered. Set it to true."
+        raise ConfigError("gateway.auto_responder.enabled is false.", hint=hint)
+    served = []
+    for loaded in answered:
+        model, agent = open_model(loaded), agents[loaded.config.agent_id]
+        models.push_async_callback(model.close)
+        served.append(ServedAgent(agent.memory, agent.sessions, model))
+    return Gateway(served, report=report)
 
 
 @dataclass
@@ -231,7 +221,7 @@ class Server:
 
     loaded: LoadedConfig
     preset: Preset
-    agents: Mapping[str, SharedAgent]
+    agents: Mapping[str, Toolbox]
     tokens: KnownTokens
     bound: socket.socket | None
     gateway: Gateway | None = None
@@ -239,7 +229,7 @@ class Server:
     """Why no messages are answered, if there is no gateway."""
     live: Mapping[str, LiveIndex] = field(default_factory=dict)
     record: Callable[[RequestRecord], None] = lambda request: None
-    limits: ServerLimits | None = None
+    limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
         preset, self._config = self.preset, self.loaded.config
@@ -251,7 +241,7 @@ class Server:
         self._figures = self._open_figures() if "figures" in preset.parts else None
         self._readiness = Readiness(self.agents[self._config.agent_id].memory)
         self._mcp_apps = (
-            {name: self._make_mcp_app(agent) for name, agent in self.agents.items()} if "mcp" in preset.parts else {}
+            {name: _make_mcp_app(agent) for name, agent in self.agents.items()} if "mcp" in preset.parts else {}
         )
 
     def _open_site(self) -> Site:
@@ -274,10 +264,6 @@ class Server:
         return figures
 
     # the applications
-
-    def _make_mcp_app(self, agent: SharedAgent) -> Starlette:
-        toolbox = partial(Toolbox, agent.memory, agent.sessions)
-        return make_mcp_app(load_server(toolbox, is_shared=True, searches=agent.memory.settings.enabled))
 
     def _make_app(self) -> App:
         parts, guard = self.preset.parts, partial(Guard, hosts=self._hosts, gate=self.tokens)
@@ -330,13 +316,10 @@ class Server:
         self._stopping.set()
 
     async def _run(self, ready: Callable[[ServerAddress], None]) -> None:
-        server = (
-            serving.make_server(self._make_front(), self.limits or ServerLimits(), closing_s=_CLOSING_S)
-            if self.bound
-            else None
-        )
-        requests = asyncio.create_task(server.serve(sockets=[self.bound])) if server and self.bound else None
+        server = requests = None
         if self.bound is not None:
+            server = serving.make_server(self._make_front(), self.limits, closing_s=_CLOSING_S)
+            requests = asyncio.create_task(server.serve(sockets=[self.bound]))
             ready(_address(self.preset, self._access, self.tokens, self.bound.getsockname()[1]))
         messages = asyncio.create_task(self.gateway.run()) if self.gateway else None
         waiting = asyncio.create_task(self._stopping.wait())
@@ -372,6 +355,10 @@ class Server:
         if self._figures is not None:
             self._figures.count_request(request)
         self.record(request)
+
+
+def _make_mcp_app(agent: Toolbox) -> Starlette:
+    return make_mcp_app(load_server(lambda: agent, is_shared=True, searches=agent.memory.settings.enabled))
 
 
 def open_tokens(config: Config, preset: Preset) -> KnownTokens:
@@ -427,16 +414,6 @@ def _is_ours(access: WebAccess, address: ServerAddress) -> bool:
     return secrets.compare_digest(answer.encode(), access.answer(challenge).encode())
 
 
-@contextmanager
-def _shared(loaded: LoadedConfig) -> Iterator[SharedAgent]:
-    memory, sessions = Memory(loaded.config), SessionStore(loaded.config)
-    try:
-        yield SharedAgent(memory, sessions)
-    finally:
-        memory.close()
-        sessions.close()
-
-
 def listen(preset: Preset) -> socket.socket:
     where = "gateway.http.port" if preset.command == "gateway" else "--port"
     hint = f"Choose another port with {where}; 0 takes any that is free."
@@ -449,12 +426,6 @@ def _client_addresses(config: Config) -> ClientAddresses:
     except ValueError as exc:
         hint = "Write them as 10.0.0.5 or 10.0.0.0/8."
         raise ConfigError("gateway.serve.trusted_proxies has something that is not an address.", hint=hint) from exc
-
-
-def _require_responder(config: Config) -> None:
-    if not config.gateway.auto_responder.enabled:
-        hint = "No message would be answered. Set it to true."
-        raise ConfigError("gateway.auto_responder.enabled is false.", hint=hint)
 
 
 def _require_packages(preset: Preset) -> None:

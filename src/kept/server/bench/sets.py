@@ -14,7 +14,7 @@ import datetime as dt
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -89,8 +89,8 @@ def read_set(folder: str) -> BenchSet:
     for name in (CORPUS, QUERIES, QRELS):
         if not os.path.isfile(os.path.join(folder, name)):
             raise BenchSetInvalid(f"{folder}: not a set of documents and queries: it has no {name}.")
-    documents = _read_rows(os.path.join(folder, CORPUS), _make_document)
-    queries = _read_rows(os.path.join(folder, QUERIES), _make_query)
+    documents = _read_rows(os.path.join(folder, CORPUS), BenchDocument)
+    queries = _read_rows(os.path.join(folder, QUERIES), BenchQuery)
     _check_groups(folder, documents, queries)
     query_ids = {query.id for query in queries}
     document_ids = {document.id for document in documents}
@@ -105,15 +105,17 @@ def read_set(folder: str) -> BenchSet:
 
 # documents and queries
 
+_TIMES = ("timestamp", "date")
 
-def _read_rows(path: str, make: Callable[[dict[str, Any]], Row]) -> tuple[Row, ...]:
+
+def _read_rows(path: str, kind: type[Row]) -> tuple[Row, ...]:
     by_id: dict[str, Row] = {}
     for number, line in _lines(path):
         try:
             tree = json.loads(line)
             if not isinstance(tree, dict):
                 raise ValueError("not an object with 'id' and 'text'")
-            row = make(tree)
+            row = _make_row(kind, tree)
             if row.id in by_id:
                 raise ValueError(f"the id '{row.id}' is used twice")
         except json.JSONDecodeError as exc:
@@ -126,25 +128,27 @@ def _read_rows(path: str, make: Callable[[dict[str, Any]], Row]) -> tuple[Row, .
     return tuple(by_id.values())
 
 
-def _make_document(tree: dict[str, Any]) -> BenchDocument:
-    return BenchDocument(
-        id=_text(tree, "id"),
-        text=_text(tree, "text", may_be_empty=True),
-        group=_optional(tree, "group") or "",
-        session=_optional(tree, "session"),
-        speaker=_optional(tree, "speaker"),
-        timestamp=_time(tree, "timestamp"),
-    )
+def _make_row(kind: type[Row], tree: dict[str, Any]) -> Row:
+    values: dict[str, Any] = {}
+    for name in kind.__annotations__:
+        value = tree.get(name)
+        if value is not None and not isinstance(value, str | int):
+            raise ValueError(f"'{name}' is not a text")
+        if value is not None and str(value).strip():
+            values[name] = _time(name, str(value)) if name in _TIMES else str(value)
+    if kind is BenchDocument and tree.get("text") == "":
+        values["text"] = ""
+    for name in ("id", "text"):
+        if name not in values:
+            raise ValueError(f"'{name}' is missing or not a text")
+    return kind(**values)
 
 
-def _make_query(tree: dict[str, Any]) -> BenchQuery:
-    return BenchQuery(
-        id=_text(tree, "id"),
-        text=_text(tree, "text"),
-        category=_optional(tree, "category") or "",
-        group=_optional(tree, "group") or "",
-        date=_time(tree, "date"),
-    )
+def _time(name: str, value: str) -> dt.datetime:
+    try:
+        return dt.datetime.fromisoformat(value).astimezone()
+    except (ValueError, OverflowError):
+        raise ValueError(f"'{name}' is not a time such as 2026-03-14T15:09:00") from None
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
@@ -158,28 +162,6 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
         raise BenchSetInvalid(f"{path}: not UTF-8.") from None
     except OSError as exc:
         raise BenchSetInvalid(f"{path}: cannot be read ({exc.strerror}).") from None
-
-
-def _text(tree: Mapping[str, Any], name: str, *, may_be_empty: bool = False) -> str:
-    text = _optional(tree, name)
-    if text is None and not (may_be_empty and tree.get(name) == ""):
-        raise ValueError(f"'{name}' is missing or not a text")
-    return text or ""
-
-
-def _optional(tree: Mapping[str, Any], name: str) -> str | None:
-    value = tree.get(name)
-    if value is not None and not isinstance(value, str | int):
-        raise ValueError(f"'{name}' is not a text")
-    return None if value is None or not str(value).strip() else str(value)
-
-
-def _time(tree: Mapping[str, Any], name: str) -> dt.datetime | None:
-    value = _optional(tree, name)
-    try:
-        return None if value is None else dt.datetime.fromisoformat(value).astimezone()
-    except (ValueError, OverflowError):
-        raise ValueError(f"'{name}' is not a time such as 2026-03-14T15:09:00") from None
 
 
 def _check_groups(folder: str, documents: tuple[BenchDocument, ...], queries: tuple[BenchQuery, ...]) -> None:
@@ -198,7 +180,12 @@ def _read_qrels(path: str, queries: set[str], documents: set[str]) -> Relevance:
     for number, line in _lines(path):
         if number == 1:  # the header
             continue
-        query, document, grade = _parse_judgement(line, f"{path}, line {number}")
+        try:
+            query, document, text = line.split("\t")
+            grade = float(text)
+        except ValueError:
+            reason = "expected a query, a document and a number, separated by tabs"
+            raise BenchSetInvalid(f"{path}, line {number}: {reason}.") from None
         if query not in queries:
             raise BenchSetInvalid(f"{path}, line {number}: there is no query '{query}'.")
         if document not in documents:
@@ -206,14 +193,6 @@ def _read_qrels(path: str, queries: set[str], documents: set[str]) -> Relevance:
         if grade > 0:
             relevance.setdefault(query, {})[document] = grade
     return relevance
-
-
-def _parse_judgement(line: str, where: str) -> tuple[str, str, float]:
-    try:
-        query, document, grade = line.split("\t")
-        return query, document, float(grade)
-    except ValueError:
-        raise BenchSetInvalid(f"{where}: expected a query, a document and a number, separated by tabs.") from None
 
 
 # on disk

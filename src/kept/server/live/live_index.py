@@ -13,9 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from threading import Event
 from types import TracebackType
 from typing import Any, Literal
 
@@ -81,46 +80,6 @@ class LiveEvent:
     report: SyncReport | None = None
 
 
-@dataclass
-class LiveReporter:
-    """Holds the state of a live index, which only its thread changes, and reports events to a listener."""
-
-    listener: Callable[[LiveEvent], None] | None
-    _notices: set[str] = field(default_factory=set)
-    _state: LiveState = LiveState()
-
-    def state(self) -> LiveState:
-        return self._state
-
-    def update(self, **fields: Any) -> None:
-        self._state = replace(self._state, **fields)
-
-    def set_role(self, role: Role, *, leader_pid: int | None = None) -> None:
-        before = self.state()
-        if (before.role, before.leader_pid) == (role, leader_pid):
-            return
-        self.update(role=role, leader_pid=leader_pid, watching="nothing", waiting=0, syncing=False)
-        takes_over = before.role == "standby" and role == "leader"
-        self.emit("role", "Taking over: the process that kept the index current is gone." if takes_over else "")
-
-    def report_problem(self, message: str) -> None:
-        """Report a problem, unless it is the current one: a failure that repeats is one event."""
-        if self.state().problem != message:
-            self.update(problem=message)
-            self.emit("problem", message)
-
-    def report_notice(self, message: str) -> None:
-        """Report a message once."""
-        if message not in self._notices:
-            self._notices.add(message)
-            log.info("%s", message)
-            self.emit("notice", message)
-
-    def emit(self, kind: EventKind, message: str = "", *, report: SyncReport | None = None) -> None:
-        if self.listener is not None:
-            self.listener(LiveEvent(kind, self.state(), message, report))
-
-
 # the lock of the leader
 
 _MAX_PID_DIGITS = 20
@@ -170,8 +129,6 @@ def leading(path: str) -> Iterator[Callable[[], bool]]:
         yield lambda: file_number(path) == (state.st_dev, state.st_ino)
 
 
-# the loop of the leader
-
 _MAX_WATCH_SETUPS = 5
 _INSTALL_HINT = "To be notified at once, install: pip install 'kept[watch]'"
 _LIMITS_HINT = "Raising fs.inotify.max_user_instances and fs.inotify.max_user_watches may help."
@@ -179,170 +136,6 @@ _LIMITS_HINT = "Raising fs.inotify.max_user_instances and fs.inotify.max_user_wa
 
 class _SyncStopped(Exception):
     """Ends a running sync between two batches of files, because the program ends."""
-
-
-@dataclass
-class LeaderLoop:
-    """One lead. `run` returns when ``stop`` is set or the lock is lost; ``ready`` is set after the first sync.
-
-    When folders come or go, the watch is set up again. Without ``watches``, the index is synced by the interval only.
-    """
-
-    service: IndexService
-    is_leader: Callable[[], bool]
-    reporter: LiveReporter
-    timing: LiveTiming
-    stop: Event
-    ready: Event
-    watches: bool
-
-    def __post_init__(self) -> None:
-        self.settings = self.service.settings.sync
-        self.schedule = SyncSchedule(self.settings, self.timing)
-        self.watch: KernelWatch | None = None
-        self.watching: Watching = "nothing"
-        self.roots = (self.service.workspace.root, *self.service.workspace.extra_paths)
-        self.root_files = list(map(file_number, self.roots))
-
-    def run(self) -> None:
-        if not (self.watches or self.settings.on_session_start):
-            self.schedule.note_sync(time.monotonic(), took_s=0.0, ok=True)
-        try:
-            for warning in self.service.embedder_warnings:
-                self.reporter.report_notice(warning)
-            while not self.stop.is_set() and self.is_leader():
-                if self._is_due():
-                    self._sync_and_watch()
-                else:
-                    self._wait()
-        finally:
-            self._end_watch()
-            self.ready.set()
-
-    def _wait(self) -> None:
-        """Wait for changes until the schedule has to be asked again, at most for a tick."""
-        wake_at_s = min(self.schedule.next_sync_at(), self.schedule.next_measuring_at())
-        timeout_s = min(self.timing.tick_s, max(0.0, wake_at_s - time.monotonic()))
-        changes = PendingChanges()
-        if self.watch is None:
-            self.stop.wait(timeout_s)
-        else:
-            try:
-                changes = self.watch.wait(timeout_s)
-            except OSError as exc:
-                self._poll(str(exc))
-                changes = PendingChanges(notes=1)  # some may have been missed
-        # The workspace or an extra path may have been replaced, or a link to it may lead elsewhere.
-        before, self.root_files = self.root_files, list(map(file_number, self.roots))
-        if self.root_files != before:
-            self._end_watch()
-            changes = replace(changes, notes=changes.notes + 1)
-        if changes:
-            self.schedule.note_change(changes, time.monotonic())
-        self.reporter.update(waiting=self.schedule.waiting)
-
-    def _is_due(self) -> bool:
-        now_s = time.monotonic()
-        if now_s >= self.schedule.next_sync_at():
-            return True
-        if now_s < self.schedule.next_measuring_at():
-            return False
-        try:
-            with self.service.inspecting() as (_, planner):
-                is_enough = planner.growth_reached()
-        except KeptError as exc:
-            self.reporter.report_problem(exc.message)
-            is_enough = True  # the sync reports what is wrong
-        if not is_enough:
-            self.schedule.note_small_growth()
-        return is_enough
-
-    def _sync_and_watch(self) -> None:
-        """Sync, and watch the folders that the sync listed. If they were not watched during the sync, sync again:
-        they may have changed meanwhile."""
-        for _ in range(_MAX_WATCH_SETUPS):
-            listed = self._sync()
-            folders = frozenset(self.service.folders())
-            is_watched = self.watch is not None and not self.watch.is_stale and self.watch.folders == folders
-            if self.stop.is_set() or not listed or not self.watches or self.watching == "polling" or is_watched:
-                break
-            self._begin_watch(folders)
-        else:  # folders come and go faster than they can be watched
-            self.schedule.note_change(PendingChanges(notes=1), time.monotonic())
-        self.reporter.update(watching=self.watching)
-        self.ready.set()
-
-    def _begin_watch(self, folders: frozenset[str]) -> None:
-        """Watch the folders that the last sync listed."""
-        self._end_watch()
-        service = self.service
-        cite = partial(cite_source, workspace=service.workspace, sessions_folder=service.config.paths.sessions)
-        try:
-            self.watch = KernelWatch(folders, cite, self.stop, quiet_s=self.settings.watch_debounce_ms / 1000)
-            self.watching = "kernel"
-        except FileNotFoundError:  # deleted since; the next sync lists the folders that exist
-            pass
-        except ImportError:
-            self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT)
-        except OSError as exc:
-            self._poll(str(exc))
-
-    def _end_watch(self) -> None:
-        if self.watch is not None:
-            self.watch.close()
-        self.watch, self.watching = None, "nothing"
-
-    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT) -> None:
-        """Sync from time to time from now on, because the kernel does not report changes."""
-        self._end_watch()
-        self.watching = "polling"
-        self.schedule.interval_s = min(self.schedule.interval_s, self.timing.poll_s)
-        self.reporter.report_notice(
-            f"The kernel does not report changes ({reason}), so the index is synced from time to time. {hint}"
-        )
-
-    def _sync(self) -> bool:
-        """Sync and report. Return whether the folders were listed."""
-        started = time.monotonic()
-        self.reporter.update(syncing=True, completed=0, total=0)
-        report, problem = self._try_to_sync()
-        syncs = self.reporter.state().syncs
-        if report is not None:
-            syncs += 1
-            now = self.service.clock.now().isoformat(timespec="seconds")
-            self.reporter.update(files=report.files, last_sync=now, syncs=syncs)
-        now_s = time.monotonic()
-        self.schedule.note_sync(now_s, took_s=now_s - started, ok=problem is None)
-        self.reporter.update(syncing=False, waiting=0)
-        if problem:
-            self.reporter.report_problem(problem)
-        else:
-            self.reporter.update(problem=None)
-        if report is not None and (report.indexed or report.removed or report.rebuilt or syncs == 1):
-            self.reporter.emit("synced", report=report)
-        return report is not None
-
-    def _try_to_sync(self) -> tuple[SyncReport | None, str | None]:
-        """Return the report, or None, and the problem, or None."""
-        try:
-            report = self.service.sync(progress=self._report_progress, by_request=False)
-        except _SyncStopped:
-            return None, None
-        except KeptError as exc:
-            return None, f"{exc.message} {exc.hint}".strip()
-        except Exception as exc:  # the thread must survive whatever one sync meets
-            log.info("a sync failed", exc_info=True)
-            return None, describe_unexpected(exc)
-        return report, report.failures[0] if report.failures else None
-
-    def _report_progress(self, completed: int, total: int, label: str) -> None:
-        if self.stop.is_set():
-            raise _SyncStopped
-        self.reporter.update(completed=completed, total=total)
-
-
-def describe_unexpected(exc: Exception) -> str:
-    return f"Unexpected error: {type(exc).__name__}: {exc}"
 
 
 # the thread
@@ -370,28 +163,31 @@ class LiveIndex:
         listener: Callable[[LiveEvent], None] | None = None,
         timing: LiveTiming | None = None,
     ) -> None:
+        self.watches = memory.settings.sync.watch if watch is None else watch
+        self.timing = timing or LiveTiming()
+        self.stopping = threading.Event()
+        self.ready = threading.Event()
+        """Set after the first sync, or if another process has the lead."""
         self._memory = memory
-        self._watches = memory.settings.sync.watch if watch is None else watch
-        self._timing = timing or LiveTiming()
-        self._reporter = LiveReporter(listener)
-        self._stop = threading.Event()
-        self._ready = threading.Event()
+        self._listener = listener
+        self._state = LiveState()
+        self._notices: set[str] = set()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
 
     def start(self) -> LiveIndex:
         if self._thread is None:
-            self._stop.clear()
-            self._reporter.update(role="starting")
+            self.stopping.clear()
+            self.update(role="starting")
             self._thread = threading.Thread(target=self._run, name="kept-live-index", daemon=True)
             self._thread.start()
         return self
 
     def stop(self) -> None:
         """End the thread. A running sync ends after its current batch of files; nothing is left half done."""
-        self._stop.set()
+        self.stopping.set()
         if self._thread is not None:
-            self._thread.join(self._timing.stop_wait_s)
+            self._thread.join(self.timing.stop_wait_s)
         self._thread = None
 
     def __enter__(self) -> LiveIndex:
@@ -404,11 +200,41 @@ class LiveIndex:
 
     def state(self) -> LiveState:
         """Return the state. In a forked child it is stopped: the thread is the parent's."""
-        return self._reporter.state() if self._pid == os.getpid() else LiveState()
+        return self._state if self._pid == os.getpid() else LiveState()
 
     def wait_ready(self, timeout_s: float) -> bool:
         """Wait until the first sync is done, or another process has the lead."""
-        return self._ready.wait(timeout_s)
+        return self.ready.wait(timeout_s)
+
+    # for the thread, which alone changes the state
+
+    def update(self, **fields: Any) -> None:
+        self._state = replace(self._state, **fields)
+
+    def set_role(self, role: Role, *, leader_pid: int | None = None) -> None:
+        before = self._state
+        if (before.role, before.leader_pid) == (role, leader_pid):
+            return
+        self.update(role=role, leader_pid=leader_pid, watching="nothing", waiting=0, syncing=False)
+        takes_over = before.role == "standby" and role == "leader"
+        self.emit("role", "Taking over: the process that kept the index current is gone." if takes_over else "")
+
+    def report_problem(self, message: str) -> None:
+        """Report a problem, unless it is the current one: a failure that repeats is one event."""
+        if self._state.problem != message:
+            self.update(problem=message)
+            self.emit("problem", message)
+
+    def report_notice(self, message: str) -> None:
+        """Report a message once."""
+        if message not in self._notices:
+            self._notices.add(message)
+            log.info("%s", message)
+            self.emit("notice", message)
+
+    def emit(self, kind: EventKind, message: str = "", *, report: SyncReport | None = None) -> None:
+        if self._listener is not None:
+            self._listener(LiveEvent(kind, self._state, message, report))
 
     # the thread
 
@@ -416,17 +242,17 @@ class LiveIndex:
         try:
             service = self._memory.index_service.clone()
         except KeptError as exc:  # the settings name an unknown provider
-            self._reporter.report_problem(exc.message)
-            self._reporter.set_role("stopped")
-            self._ready.set()
+            self.report_problem(exc.message)
+            self.set_role("stopped")
+            self.ready.set()
             return
         try:
-            while not self._stop.is_set():
+            while not self.stopping.is_set():
                 if not self._lead(service):
-                    self._stop.wait(self._timing.tick_s)
+                    self.stopping.wait(self.timing.tick_s)
         finally:
             service.close()
-            self._reporter.set_role("stopped")
+            self.set_role("stopped")
 
     def _lead(self, service: IndexService) -> bool:
         """Lead until the lead ends. Return whether it ended in order: otherwise another lead begins, perhaps in another
@@ -434,16 +260,179 @@ class LiveIndex:
         path = service.config.paths.watcher_lock(service.config.workspace)
         try:
             with leading(path) as is_leader:
-                self._reporter.set_role("leader", leader_pid=os.getpid())
-                shared = (self._reporter, self._timing, self._stop, self._ready)
-                LeaderLoop(service, is_leader, *shared, watches=self._watches).run()
+                self.set_role("leader", leader_pid=os.getpid())
+                LeaderLoop(self, service, is_leader).run()
                 return True
         except LockBusy:
-            self._reporter.set_role("standby", leader_pid=_read_pid(path))
-            self._ready.set()
+            self.set_role("standby", leader_pid=_read_pid(path))
+            self.ready.set()
         except KeptError as exc:  # the home is not writable
-            self._reporter.report_problem(exc.message)
+            self.report_problem(exc.message)
         except Exception as exc:  # the thread must survive whatever one lead meets
             log.info("leading failed", exc_info=True)
-            self._reporter.report_problem(describe_unexpected(exc))
+            self.report_problem(describe_unexpected(exc))
         return False
+
+
+# the loop of the leader
+
+
+@dataclass
+class LeaderLoop:
+    """One lead. `run` returns when the live index is stopped or the lock is lost.
+
+    When folders come or go, the watch is set up again. Without ``watches``, the index is synced by the interval only.
+    """
+
+    live: LiveIndex
+    service: IndexService
+    is_leader: Callable[[], bool]
+
+    def __post_init__(self) -> None:
+        self.settings = self.service.settings.sync
+        self.schedule = SyncSchedule(self.settings, self.live.timing)
+        self.watch: KernelWatch | None = None
+        self.watching: Watching = "nothing"
+        self.roots = (self.service.workspace.root, *self.service.workspace.extra_paths)
+        self.root_files = list(map(file_number, self.roots))
+
+    def run(self) -> None:
+        if not (self.live.watches or self.settings.on_session_start):
+            self.schedule.note_sync(time.monotonic(), took_s=0.0, ok=True)
+        try:
+            for warning in self.service.embedder_warnings:
+                self.live.report_notice(warning)
+            while not self.live.stopping.is_set() and self.is_leader():
+                if self._is_due():
+                    self._sync_and_watch()
+                else:
+                    self._wait()
+        finally:
+            self._end_watch()
+            self.live.ready.set()
+
+    def _wait(self) -> None:
+        """Wait for changes until the schedule has to be asked again, at most for a tick."""
+        wake_at_s = min(self.schedule.next_sync_at(), self.schedule.next_measuring_at())
+        timeout_s = min(self.live.timing.tick_s, max(0.0, wake_at_s - time.monotonic()))
+        changes = PendingChanges()
+        if self.watch is None:
+            self.live.stopping.wait(timeout_s)
+        else:
+            try:
+                changes = self.watch.wait(timeout_s)
+            except OSError as exc:
+                self._poll(str(exc))
+                changes = PendingChanges(notes=1)  # some may have been missed
+        # The workspace or an extra path may have been replaced, or a link to it may lead elsewhere.
+        before, self.root_files = self.root_files, list(map(file_number, self.roots))
+        if self.root_files != before:
+            self._end_watch()
+            changes = replace(changes, notes=changes.notes + 1)
+        if changes:
+            self.schedule.note_change(changes, time.monotonic())
+        self.live.update(waiting=self.schedule.waiting)
+
+    def _is_due(self) -> bool:
+        now_s = time.monotonic()
+        if now_s >= self.schedule.next_sync_at():
+            return True
+        if now_s < self.schedule.next_measuring_at():
+            return False
+        try:
+            with self.service.inspecting() as (_, planner):
+                is_enough = planner.growth_reached()
+        except KeptError as exc:
+            self.live.report_problem(exc.message)
+            is_enough = True  # the sync reports what is wrong
+        if not is_enough:
+            self.schedule.note_small_growth()
+        return is_enough
+
+    def _sync_and_watch(self) -> None:
+        """Sync, and watch the folders that the sync listed. If they were not watched during the sync, sync again:
+        they may have changed meanwhile."""
+        for _ in range(_MAX_WATCH_SETUPS):
+            listed = self._sync()
+            folders = frozenset(self.service.folders())
+            is_watched = self.watch is not None and not self.watch.is_stale and self.watch.folders == folders
+            may_watch = listed and self.live.watches and self.watching != "polling"
+            if self.live.stopping.is_set() or is_watched or not may_watch:
+                break
+            self._begin_watch(folders)
+        else:  # folders come and go faster than they can be watched
+            self.schedule.note_change(PendingChanges(notes=1), time.monotonic())
+        self.live.update(watching=self.watching)
+        self.live.ready.set()
+
+    def _begin_watch(self, folders: frozenset[str]) -> None:
+        """Watch the folders that the last sync listed."""
+        self._end_watch()
+        service = self.service
+        cite = partial(cite_source, workspace=service.workspace, sessions_folder=service.config.paths.sessions)
+        try:
+            self.watch = KernelWatch(folders, cite, self.live.stopping, quiet_s=self.settings.watch_debounce_ms / 1000)
+            self.watching = "kernel"
+        except FileNotFoundError:  # deleted since; the next sync lists the folders that exist
+            pass
+        except ImportError:
+            self._poll("the package 'watchfiles' is missing", hint=_INSTALL_HINT)
+        except OSError as exc:
+            self._poll(str(exc))
+
+    def _end_watch(self) -> None:
+        if self.watch is not None:
+            self.watch.close()
+        self.watch, self.watching = None, "nothing"
+
+    def _poll(self, reason: str, *, hint: str = _LIMITS_HINT) -> None:
+        """Sync from time to time from now on, because the kernel does not report changes."""
+        self._end_watch()
+        self.watching = "polling"
+        self.schedule.interval_s = min(self.schedule.interval_s, self.live.timing.poll_s)
+        self.live.report_notice(
+            f"The kernel does not report changes ({reason}), so the index is synced from time to time. {hint}"
+        )
+
+    def _sync(self) -> bool:
+        """Sync and report. Return whether the folders were listed."""
+        started = time.monotonic()
+        self.live.update(syncing=True, completed=0, total=0)
+        report, problem = self._try_to_sync()
+        syncs = self.live.state().syncs
+        if report is not None:
+            syncs += 1
+            now = self.service.clock.now().isoformat(timespec="seconds")
+            self.live.update(files=report.files, last_sync=now, syncs=syncs)
+        now_s = time.monotonic()
+        self.schedule.note_sync(now_s, took_s=now_s - started, ok=problem is None)
+        self.live.update(syncing=False, waiting=0)
+        if problem:
+            self.live.report_problem(problem)
+        else:
+            self.live.update(problem=None)
+        if report is not None and (report.indexed or report.removed or report.rebuilt or syncs == 1):
+            self.live.emit("synced", report=report)
+        return report is not None
+
+    def _try_to_sync(self) -> tuple[SyncReport | None, str | None]:
+        """Return the report, or None, and the problem, or None."""
+        try:
+            report = self.service.sync(progress=self._report_progress, by_request=False)
+        except _SyncStopped:
+            return None, None
+        except KeptError as exc:
+            return None, f"{exc.message} {exc.hint}".strip()
+        except Exception as exc:  # the thread must survive whatever one sync meets
+            log.info("a sync failed", exc_info=True)
+            return None, describe_unexpected(exc)
+        return report, report.failures[0] if report.failures else None
+
+    def _report_progress(self, completed: int, total: int, label: str) -> None:
+        if self.live.stopping.is_set():
+            raise _SyncStopped
+        self.live.update(completed=completed, total=total)
+
+
+def describe_unexpected(exc: Exception) -> str:
+    return f"Unexpected error: {type(exc).__name__}: {exc}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -90,13 +90,16 @@ def show_conversation(visit: Visit) -> Response:
     cited = visit.number("line", 0, most=1_000_000_000)
     start = visit.number("from", 0, most=1_000_000_000)
     window = read_window(sessions, record, start or max(1, cited - _ABOVE) if start or cited else None)
+    # The sessions that this one continues or that continue it, as far as they are there.
+    ids = {"before": record.predecessor, "after": record.successor}
+    others = {name: sessions.find_by_id(session_id) for name, session_id in ids.items() if session_id}
     return visit.render(
         "conversation.html",
         record=record,
         views=view_lines(window.lines),
         window=window,
         cited=cited,
-        others=related(sessions, record),
+        others={name: other for name, other in others.items() if other is not None},
     )
 
 
@@ -107,13 +110,6 @@ def read_window(sessions: SessionStore, record: SessionRecord, first: int | None
     first = max(1, total - LINES_PER_PAGE + 1) if first is None else min(first, max(1, total))
     raw = islice(transcript.iter_raw(), first - 1, first - 1 + LINES_PER_PAGE)
     return LineWindow(tuple(map(parse_line, raw)), first, total)
-
-
-def related(sessions: SessionStore, record: SessionRecord) -> dict[str, SessionRecord]:
-    """Return the sessions that this one continues or that continue it, as far as they are there."""
-    ids = {"before": record.predecessor, "after": record.successor}
-    records = {name: sessions.find_by_id(session_id) for name, session_id in ids.items() if session_id}
-    return {name: other for name, other in records.items() if other is not None}
 
 
 # lines as a page shows them
@@ -137,17 +133,6 @@ class TalkBlock:
 
 
 @frozen
-class ContextView:
-    """Request that the model was sent for an answer."""
-
-    recalled: tuple[Mapping[str, Any], ...]
-    parts: tuple[tuple[str, int], ...]
-    """Name and tokens of each part of the request that has any."""
-    total: int
-    cut: tuple[str, ...] = ()
-
-
-@frozen
 class TalkView:
     """A line of a transcript. ``kind`` is a role, or start, compaction, flush, reset, state, unknown or damage."""
 
@@ -156,7 +141,7 @@ class TalkView:
     when: dt.datetime | None
     speaker: str = ""
     blocks: tuple[TalkBlock, ...] = ()
-    context: ContextView | None = None
+    context: Mapping[str, Any] | None = None
     model: str = ""
     body: Any = None
     """The entry itself, of a line that is not a message."""
@@ -164,86 +149,72 @@ class TalkView:
 
 def view_lines(lines: Sequence[TranscriptLine]) -> list[TalkView]:
     """Return what a page shows of lines. Results of tools are shown with their calls."""
-    blocks = [block for line in lines for block in _blocks(line)]
+    bodies = [line.content.body for line in lines if isinstance(line.content, Entry)]
+    blocks = [block for body in bodies if isinstance(body, Message) for block in body.content]
     results = {block.call_id: block for block in blocks if isinstance(block, ToolResult)}
     calls = {block.id for block in blocks if isinstance(block, ToolCall)}
     views = (_view(line, results, calls) for line in lines)
     return [view for view in views if view is not None]
 
 
-def _blocks(line: TranscriptLine) -> Iterable[Any]:
-    content = line.content
-    return content.body.content if isinstance(content, Entry) and isinstance(content.body, Message) else ()
-
-
 def _view(line: TranscriptLine, results: Mapping[str, ToolResult], calls: set[str]) -> TalkView | None:
     match line.content:
         case Entry(body=Message() as message, timestamp=when):
-            return _view_message(line.number, message, when, results, calls)
+            shown = () if is_hidden(message) else iter_blocks(message)
+            views = (_view_block(block, message.role, results, calls) for block in shown)
+            blocks = tuple(view for view in views if view is not None)
+            speaker = message.speaker or SHOWN_SPEAKERS[message.role]
+            context, model = view_context(message), message.model or ""
+            return TalkView(line.number, message.role, when, speaker, blocks, context, model) if blocks else None
         case Entry(body=body, timestamp=when):
-            kind, shown = _view_event(body)
-            return TalkView(line.number, kind, when, body=shown)
+            kind, value = _view_event(body)
+            return TalkView(line.number, kind, when, body=value)
         case UnknownEntry(type=kind, timestamp=moment):
             return None if "/" in kind else TalkView(line.number, "unknown", moment, body=kind)
         case Damage(reason=reason):
             return TalkView(line.number, "damage", None, body=reason)
 
 
-def _view_message(
-    number: int, message: Message, when: dt.datetime, results: Mapping[str, ToolResult], calls: set[str]
-) -> TalkView | None:
-    if is_hidden(message):
-        return None
-    blocks = tuple(
-        view for block in iter_blocks(message) if (view := _view_block(block, message.role, results, calls)) is not None
-    )
-    if not blocks:
-        return None
-    speaker = message.speaker or SHOWN_SPEAKERS[message.role]
-    context = read_context(message)
-    return TalkView(
-        number, message.role, when, speaker, blocks, view_context(context) if context else None, message.model or ""
-    )
-
-
 def _view_block(block: Any, role: str, results: Mapping[str, ToolResult], calls: set[str]) -> TalkBlock | None:
     match block:
         case Text(text) if role == "assistant":
-            return TalkBlock("html", render_note(redact(text, limit=MOST_CHARS), _PLAIN))
+            return TalkBlock("html", render_note(_shown(text), _PLAIN))
         case Text(text):
-            return TalkBlock("text", redact(text, limit=MOST_CHARS).strip("\n"))
+            return TalkBlock("text", _shown(text).strip("\n"))
         case Thinking(text):
-            return TalkBlock("thinking", redact(text, limit=MOST_CHARS), _short(text))
-        case ToolCall():
-            return _view_call(block, results.get(block.id))
-        case ToolResult(call_id=call_id) if call_id not in calls:
-            text = redact(block.text, limit=MOST_CHARS)
-            return TalkBlock("call", text, block.name or "result", "", block.is_error)
+            return TalkBlock("thinking", _shown(text), _short(text))
+        case ToolCall(call_id, name, arguments):
+            result = results.get(call_id, ToolResult(call_id, ""))
+            label = f"{name}({_short(', '.join(map(str, arguments.values())))})"
+            detail = _shown(json.dumps(arguments, ensure_ascii=False, indent=2))
+            return TalkBlock("call", _shown(result.text), label, detail, result.is_error)
+        case ToolResult(call_id, text) if call_id not in calls:
+            return TalkBlock("call", _shown(text), block.name or "result", "", block.is_error)
         case Attachment(media_type, name):
             return TalkBlock("attachment", name or media_type)
-        case _:
-            return None
+    return None
 
 
-def _view_call(call: ToolCall, result: ToolResult | None) -> TalkBlock:
-    arguments = redact(json.dumps(call.arguments, ensure_ascii=False, indent=2), limit=MOST_CHARS)
-    text = redact(result.text, limit=MOST_CHARS) if result else ""
-    short = _short(", ".join(str(value) for value in call.arguments.values()))
-    label = f"{call.name}({short})"
-    return TalkBlock("call", text, label, arguments, result.is_error if result else False)
+def _shown(text: str) -> str:
+    return redact(text, limit=MOST_CHARS)
 
 
 def _short(text: str) -> str:
     return clip(one_line(redact(text, limit=_SUMMARY_CHARS * 4)), _SUMMARY_CHARS)
 
 
-def view_context(context: Mapping[str, Any]) -> ContextView:
-    """Return what a page shows of the record of a context."""
+def view_context(message: Message) -> Mapping[str, Any] | None:
+    """Return what a page shows of the request that the model was sent for an answer: what was recalled, and name and
+    tokens of each part."""
+    context = read_context(message)
+    if context is None:
+        return None
     tokens = context.get("tokens", {})
     sizes = {**tokens, "files": sum(tokens.get("files", {}).values())}
-    parts = tuple((name, sizes[name]) for name in PARTS if sizes.get(name))
-    cut = tuple(name for name in as_list(context.get("cut")) if isinstance(name, str))
-    return ContextView(tuple(context["recalled"]), parts, tokens.get("total", sum(size for _, size in parts)), cut)
+    parts = [(name, sizes[name]) for name in PARTS if sizes.get(name)]
+    cut = [name for name in as_list(context.get("cut")) if isinstance(name, str)]
+    total = tokens.get("total", sum(size for _, size in parts))
+    return {"recalled": context["recalled"], "parts": parts, "total": total, "cut": cut}
 
 
 # what happened between messages
@@ -269,7 +240,7 @@ def _view_event(body: object) -> tuple[str, Any]:
             return "reset", body
         case CompactionEntry(summary=summary, receipt=receipt):
             known = dict(receipt) if is_receipt(receipt) else None
-            return "compaction", replace(body, summary=redact(summary, limit=MOST_CHARS), receipt=known)
+            return "compaction", replace(body, summary=_shown(summary), receipt=known)
         case StateEntry(name, value):
             with suppress(ValueError):
                 if name == FLUSH:
