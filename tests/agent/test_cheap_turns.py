@@ -1,35 +1,12 @@
-"""Long imports are not compacted whole, and what is new is flushed when a session ends."""
+"""What is new is flushed when a session ends."""
 
 from __future__ import annotations
 
 import asyncio
 
-from kept.agent.events import Reply
-from kept.sessions.entries import Message
 from kept.testing import ScriptedChat
-from tests.support.agents import open_agent
 from tests.support.http_gateway import serving
 from tests.support.waiting import wait_until_async
-
-
-def test_a_long_imported_session_gets_its_first_reply_after_few_requests(tmp_path):
-    def answer(request):
-        return {"flush": "- Ann likes fact. L2", "summary": "They talked."}.get(request.purpose, "Here I am.")
-
-    model = ScriptedChat(answer, context_window=4_000)
-    with open_agent(tmp_path, model) as at:
-        session = at.session().id
-        messages = []
-        for number in range(600):
-            messages.append(Message.of("user", f"Question {number}: " + "what is new in the harbour? " * 6))
-            messages.append(Message.of("assistant", f"Answer {number}."))
-        at.sessions.append_all(session, messages)
-        events = at.say("Are you there?")
-        assert isinstance(events[-1], Reply)
-        purposes = [request.purpose for request in model.requests]
-        before = purposes[: purposes.index("reply")]
-        assert before.count("flush") <= 2
-        assert before.count("summary") <= 2
 
 
 def test_a_session_that_ends_is_flushed(tmp_path):

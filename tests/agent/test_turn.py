@@ -9,7 +9,7 @@ import pytest
 
 from kept.agent.conversation import NO_RESULT
 from kept.agent.events import Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
-from kept.agent.material import KnownText, recall
+from kept.agent.material import recall
 from kept.agent.session_log import SessionLog
 from kept.agent.tools.toolbox import Toolbox
 from kept.agent.turn import GAVE_UP, LAST_STEP
@@ -398,6 +398,6 @@ def write_walrus(workspace: Path, *, notes: int) -> None:
 def test_recall_takes_other_notes_first_and_then_further_passages(tmp_path, notes, recalled_notes):
     write_walrus(tmp_path / "workspace", notes=notes)
     with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        material = recall(memory, ["walrus ledger"], KnownText((), ()), seen=SeenTail("", 1), limit=3)
+        material = recall(memory, ["walrus ledger"], (), seen=SeenTail("", 1), limit=3)
     paths = [passage.citation.partition("#")[0] for passage in material.recalled]
     assert (len(paths), len(set(paths))) == (3, recalled_notes)

@@ -43,7 +43,13 @@ class ModelAnswer:
     end: Finished = Finished("end", ModelUsage())
     was_shown: bool = False
     """True once text has been shown. The call can then not be repeated unnoticed."""
-    thinking: ReasoningSplitter = field(default_factory=lambda: ReasoningSplitter())
+    reasoning: str = ""
+    """Text of a <think> block at the beginning. A tag in the middle of an answer is text."""
+    _buffer: str = ""
+    """Beginning of the answer, as long as it may be part of such a block or of its tags."""
+    _is_thinking: bool = False
+    _has_begun: bool = False
+    """True once the answer itself has begun."""
     _held_back: str = ""
     """End of the text, which could still become NO_REPLY."""
 
@@ -52,14 +58,17 @@ class ModelAnswer:
         shown = ""
         match event:
             case TextDelta(text):
-                shown = self._show(self.thinking.feed(text))
+                shown = self._show(self._take_reasoning(text))
             case ToolUse():
                 self.uses.append(event)
             case Thought():
                 self.thoughts.append(event)
             case Finished():
                 self.end = event
-                shown = self._show(self.thinking.finish())
+                rest, self._buffer = self._buffer, ""
+                if self._is_thinking:  # a block that was never closed is reasoning
+                    self.reasoning, rest = self.reasoning + rest, ""
+                shown = self._show(rest)
                 shown += strip_no_reply(self._held_back)
                 self._held_back = ""
         self.was_shown = self.was_shown or bool(shown)
@@ -83,18 +92,7 @@ class ModelAnswer:
         shown, self._held_back = text[:end], text[end:]
         return _NO_REPLY_LINE.sub("", shown)
 
-
-@dataclass
-class ReasoningSplitter:
-    """Separates a <think> block at the beginning of an answer from the answer."""
-
-    reasoning: str = ""
-    _buffer: str = ""
-    _is_thinking: bool = False
-    _has_begun: bool = False
-    """True once the answer itself has begun. A tag in the middle of an answer is text."""
-
-    def feed(self, text: str) -> str:
+    def _take_reasoning(self, text: str) -> str:
         """Take in text, and return what of it belongs to the answer."""
         if self._has_begun:
             return text
@@ -115,16 +113,8 @@ class ReasoningSplitter:
             elif _OPENING.startswith(begin.lower()):
                 return ""  # blank so far, or it may still become a tag
             else:
-                self._has_begun = True
-                return begin if self.reasoning else self._buffer
-
-    def finish(self) -> str:
-        """Return the rest of the answer. A block that was never closed is reasoning."""
-        rest, self._buffer = self._buffer, ""
-        if self._is_thinking:
-            self.reasoning += rest
-            return ""
-        return "" if self._has_begun else rest
+                rest, self._buffer, self._has_begun = self._buffer, "", True
+                return begin if self.reasoning else rest
 
 
 def strip_no_reply(text: str) -> str:

@@ -94,7 +94,6 @@ def _plan(services: AgentServices, view: ConversationView, request: CompactionRe
 @frozen
 class CompactionPlan:
     removed: tuple[LoggedMessage, ...]
-    kept: tuple[LoggedMessage, ...]
     first_kept_id: str | None
     tokens_before: int
     """Size of the previous summary and all messages."""
@@ -117,7 +116,6 @@ def plan_compaction(view: ConversationView, *, keep_tokens: int, message_tokens:
         return None
     return CompactionPlan(
         removed=messages[:cut],
-        kept=messages[cut:],
         first_kept_id=messages[cut].entry.id if cut < len(messages) else None,
         tokens_before=estimate_tokens(view.summary) + sum(sizes),
         tokens_kept=sum(sizes[cut:]),

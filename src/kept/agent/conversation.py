@@ -92,7 +92,12 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
     for at, entry in enumerate(branch):
         match entry:
             case Entry(body=Message() as message):
-                messages.append(_logged(numbers[id(entry)], entry, message))
+                # An imported transcript may store anything under these names.
+                inbound, answers = message.metadata.get(INBOUND), message.metadata.get(ANSWERS)
+                inbound_id = inbound if message.role == "user" and isinstance(inbound, str) else None
+                items = answers if message.role == "assistant" and isinstance(answers, list) else ()
+                answered = tuple(item for item in items if isinstance(item, str))
+                messages.append(LoggedMessage(numbers[id(entry)], entry, message, inbound_id, answered))
             case Entry(body=CompactionEntry(summary=summary, first_kept_id=kept_id)):
                 compaction, flush = entry, None
                 first_kept = (other for other in branch[:at] if kept_id is not None and other.id == kept_id)
@@ -114,15 +119,6 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
         summary=summary,
         end=Position(lines[-1].end, lines[-1].number) if lines else Position(),
     )
-
-
-def _logged(number: int, entry: Entry, message: Message) -> LoggedMessage:
-    """Return a message with its ids. An imported transcript may store anything under their names."""
-    inbound, answers = message.metadata.get(INBOUND), message.metadata.get(ANSWERS)
-    inbound_id = inbound if message.role == "user" and isinstance(inbound, str) else None
-    items = answers if message.role == "assistant" and isinstance(answers, list) else ()
-    answered = tuple(item for item in items if isinstance(item, str))
-    return LoggedMessage(number, entry, message, inbound_id, answered)
 
 
 # as turns

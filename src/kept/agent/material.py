@@ -9,6 +9,7 @@ that message only: the answer has drawn on them, and a search finds them again.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +21,6 @@ from kept.agent.context import (
     ContextMaterial,
     DayExcerpt,
     RecalledPassage,
-    ShownFile,
     WorkspaceFile,
     build_context,
     choose_shown,
@@ -75,21 +75,8 @@ class TurnMaterial:
     """Notices for the person about what failed."""
 
 
-@frozen
-class KnownText:
-    """Lines of notes that are in the context without being recalled."""
-
-    files: tuple[ShownFile, ...]
-    days: tuple[DayExcerpt, ...]
-
-    def has(self, hit: Hit) -> bool:
-        in_file = any(
-            hit.path == file.name and (file.cut_from is None or hit.end_line < file.cut_from) for file in self.files
-        )
-        return in_file or any(
-            hit.path == day.path and day.first_line <= hit.start_line and hit.end_line <= day.last_line
-            for day in self.days
-        )
+KnownLines = tuple[str, int, float]
+"""A note with the first and last of its lines that are in the context without being recalled."""
 
 
 def gather_material(services: AgentServices, log: SessionLog, messages: Sequence[Inbound]) -> TurnMaterial:
@@ -106,7 +93,8 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     days = read_day_notes(services, view, ids)
     budget = services.budget
     shown = choose_shown(loaded.files, file_tokens=budget.file, files_tokens=budget.files)
-    known = KnownText(shown, days)
+    known: list[KnownLines] = [(file.name, 1, file.cut_from - 1 if file.cut_from else math.inf) for file in shown]
+    known += [(day.path, day.first_line, day.last_line) for day in days]
     question = "\n".join(message.text for message in messages)
     # The last message before these that has content words and is not a greeting.
     earlier = (logged.message.text for logged in reversed(view.inbound) if logged.inbound_id not in ids)
@@ -163,7 +151,9 @@ def plan_queries(question: str, previous: str) -> list[str]:
     return [f"{previous[: max(0, QUERY_CHARS - len(own) - 1)]}\n{own}"[:QUERY_CHARS], own]
 
 
-def recall(memory: Memory, queries: Sequence[str], known: KnownText, *, seen: SeenTail, limit: int) -> TurnMaterial:
+def recall(
+    memory: Memory, queries: Sequence[str], known: Sequence[KnownLines], *, seen: SeenTail, limit: int
+) -> TurnMaterial:
     """Search for memories that are relevant and not in the context already. Hits of several queries take turns."""
     if limit == 0 or not memory.settings.enabled:
         return TurnMaterial()
@@ -177,13 +167,17 @@ def recall(memory: Memory, queries: Sequence[str], known: KnownText, *, seen: Se
         return TurnMaterial(problems=(f"Nothing was recalled: {exc.message}",))
     hits = {hit.citation: hit for hit in filter(None, chain(*zip_longest(*(result.hits for result in results))))}
     # A weak hit is probably about something else. A model that wants to see it can search.
-    relevant = [hit for hit in hits.values() if hit.grade != "weak" and not known.has(hit)]
+    relevant = [hit for hit in hits.values() if hit.grade != "weak" and not _is_known(hit, known)]
     passages = tuple(
         RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source, round(hit.score, 3), hit.grade)
         for hit in _with_further(_without_sources(relevant)[:limit], limit)
     )
     problems = dict.fromkeys(problem for result in results for problem in result.degraded)
     return TurnMaterial(recalled=passages, problems=tuple(problems))
+
+
+def _is_known(hit: Hit, known: Sequence[KnownLines]) -> bool:
+    return any(hit.path == path and first <= hit.start_line and hit.end_line <= last for path, first, last in known)
 
 
 def _with_further(hits: Sequence[Hit], limit: int) -> list[Hit]:
@@ -257,9 +251,8 @@ def build_turn_context(
         services.budget,
         secret=services.secret,
     )
-    request = replace(context.request, thinking=services.thinking)
-    if services.memory.viewer is not None:
-        request = replace(request, conversation=log.key)
+    conversation = "" if services.memory.viewer is None else log.key
+    request = replace(context.request, thinking=services.thinking, conversation=conversation)
     return replace(context, request=request)
 
 

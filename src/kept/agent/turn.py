@@ -332,7 +332,7 @@ class AgentTurn:
 
 def _text_blocks(answer: ModelAnswer) -> Iterator[Block]:
     yield from (Thinking(thought.text, thought.signature or None) for thought in answer.thoughts)
-    if reasoning := answer.thinking.reasoning.strip():
+    if reasoning := answer.reasoning.strip():
         yield Thinking(reasoning)
     if answer.text.strip():
         yield Text(answer.text)

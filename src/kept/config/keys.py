@@ -83,7 +83,7 @@ _SECRET_VARIABLE = re.compile(r"KEY|TOKEN|SECRET|PASSWORD")
 
 def secrets_of(config: Config) -> Iterator[str]:
     """Yield every key, token and password in the settings and the environment. No message may contain them."""
-    for name, value, is_secret in settings_of(config.agent):
+    for name, value, is_secret in (*settings_of(config.agent), *settings_of(config.gateway)):
         if is_secret and value:
             yield from value.values() if isinstance(value, dict) else (str(value),)
         if name.endswith(("_url", ".url")) and value:

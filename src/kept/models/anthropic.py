@@ -50,8 +50,8 @@ class _OpenBlock:
     """A tool call or a thought that is still arriving."""
 
     start: Any
-    pieces: list[str] = field(default_factory=list)
-    """Pieces of its arguments, or of its text."""
+    text: str = ""
+    """Its arguments, or its text, so far."""
     signature: str = ""
 
 
@@ -68,67 +68,52 @@ class AnthropicStreamReader:
     _reason: str | None = None
 
     def read(self, piece: Any) -> ModelEvent | None:
-        match piece.type:
-            case "message_start":
-                self._count(piece.message.usage)
+        usage = getattr(getattr(piece, "message", piece), "usage", None)
+        if usage is not None:  # totals, so later ones replace earlier ones
+            self._usage |= {name: count for name, count in vars(usage).items() if count is not None}
+        delta: Any = getattr(piece, "delta", None)
+        match getattr(delta, "type", piece.type):
             case "content_block_start" if piece.content_block.type == "redacted_thinking":
                 return Thought("", REDACTED + piece.content_block.data)
             case "content_block_start" if piece.content_block.type in ("tool_use", "thinking"):
                 self._open[piece.index] = _OpenBlock(piece.content_block)
-            case "content_block_delta":
-                return self._read_delta(piece.index, piece.delta)
-            case "content_block_stop" if piece.index in self._open:
-                return self._close(self._open.pop(piece.index))
-            case "message_delta":
-                self._reason = piece.delta.stop_reason or self._reason
-                self._count(piece.usage)
-        return None
-
-    def _read_delta(self, index: int, delta: Any) -> TextDelta | None:
-        match delta.type:
             case "text_delta":
                 self._texts.append(utf8_safe(delta.text))
                 return TextDelta(self._texts[-1])
             case "input_json_delta":
-                self._open[index].pieces.append(delta.partial_json)
+                self._open[piece.index].text += delta.partial_json
             case "thinking_delta":
-                self._open[index].pieces.append(utf8_safe(delta.thinking))
+                self._open[piece.index].text += utf8_safe(delta.thinking)
             case "signature_delta":
-                self._open[index].signature += delta.signature
+                self._open[piece.index].signature += delta.signature
+            case "content_block_stop" if piece.index in self._open:
+                return self._close(self._open.pop(piece.index))
+            case "message_delta":
+                self._reason = delta.stop_reason or self._reason
         return None
 
     def _close(self, block: _OpenBlock) -> ToolUse | Thought:
-        text = "".join(block.pieces)
         if block.start.type == "thinking":
-            return Thought(text, block.signature)
+            return Thought(block.text, block.signature)
         self._calls += 1
-        return ToolUse(block.start.id, block.start.name, parse_arguments(text))
-
-    def _count(self, usage: Any) -> None:
-        """Take over counts. They are totals, so later ones replace earlier ones."""
-        for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-            count = getattr(usage, name, None)
-            if count is not None:
-                self._usage[name] = count
+        return ToolUse(block.start.id, block.start.name, parse_arguments(block.text))
 
     def finish(self) -> tuple[Finished]:
         if self._reason is None or any(block.start.type == "tool_use" for block in self._open.values()):
-            raise self.chat.broke_off()
+            raise self.chat.failed("broke off before the end of its answer")
         if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
             raise ContextOverflow(f"{self.chat.label}: the request leaves no room for an answer.")
         usage = usage_or_estimate(usage_of(self._usage), self.request, "".join(self._texts))
         return (Finished(_REASONS.get(self._reason, "end"), usage),)
 
 
+_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+
+
 def usage_of(counts: Mapping[str, Any]) -> ModelUsage:
     """Return the tokens that counts in the words of this API mean."""
-
-    def count(name: str) -> int:
-        return count_or_zero(counts.get(name), MAX_TOKENS)
-
-    cached = count("cache_read_input_tokens")
-    total = count("input_tokens") + cached + count("cache_creation_input_tokens")
-    return ModelUsage(total, count("output_tokens"), cached)
+    fresh, kept, cached, output = (count_or_zero(counts.get(name), MAX_TOKENS) for name in _COUNTS)
+    return ModelUsage(fresh + kept + cached, output, cached)
 
 
 class AnthropicChat(SdkChat):

@@ -60,7 +60,13 @@ class OpenAIStreamReader:
 
     def read(self, piece: Any) -> TextDelta | None:
         if getattr(piece, "usage", None):
-            self._usage = _read_usage(piece.usage)
+            details = getattr(piece.usage, "prompt_tokens_details", None)
+            counts = (
+                getattr(piece.usage, "prompt_tokens", None),
+                getattr(piece.usage, "completion_tokens", None),
+                getattr(details, "cached_tokens", None),
+            )
+            self._usage = ModelUsage(*(count_or_zero(count, MAX_TOKENS) for count in counts))
         text = "".join([self._read_choice(choice) for choice in getattr(piece, "choices", None) or ()])
         return TextDelta(text) if text else None
 
@@ -90,25 +96,13 @@ class OpenAIStreamReader:
     def finish(self) -> Iterator[ToolUse | Finished]:
         """Yield the tool calls and the last event."""
         if self._reason is None:
-            raise self.chat.broke_off()
+            raise self.chat.failed("broke off before the end of its answer")
         for number, call in enumerate(self._calls, 1):
             yield ToolUse(call.id or f"call_{number}", call.name, parse_arguments(call.arguments))
-        yield Finished(self._finish_reason(), usage_or_estimate(self._usage, self.request, "".join(self._texts)))
-
-    def _finish_reason(self) -> Literal["end", "tools", "length", "refused"]:
-        if self._refused:
-            return "refused"
-        reason = _REASONS.get(self._reason or "", "end")
-        return "tools" if self._calls and reason == "end" else reason
-
-
-def _read_usage(usage: Any) -> ModelUsage:
-    details = getattr(usage, "prompt_tokens_details", None)
-    return ModelUsage(
-        count_or_zero(getattr(usage, "prompt_tokens", None), MAX_TOKENS),
-        count_or_zero(getattr(usage, "completion_tokens", None), MAX_TOKENS),
-        count_or_zero(getattr(details, "cached_tokens", None), MAX_TOKENS),
-    )
+        reason = "refused" if self._refused else _REASONS.get(self._reason, "end")
+        if self._calls and reason == "end":
+            reason = "tools"
+        yield Finished(reason, usage_or_estimate(self._usage, self.request, "".join(self._texts)))
 
 
 class OpenAIChat(SdkChat):

@@ -241,22 +241,11 @@ class SdkChat(ABC):
                 hint="Check model.name and model.base_url.",
             )
         if status is None or status in _PASSING or status >= 500 or _PASSING_TYPES.search(kind):
-            return ModelFailed(f"{self.label} cannot answer at the moment ({detail}).", hint="Try again in a moment.")
+            return self.failed(f"cannot answer at the moment ({detail})")
         return ModelRefused(f"{self.label} does not accept the request ({detail}).", hint="Check model.name.")
 
-    def unreachable(self) -> ModelError:
-        return ModelFailed(
-            f"{self.label} cannot be reached, or the connection broke.",
-            hint="Check that the network is up, and model.base_url."
-            if self.account.is_home
-            else "Check that it is running.",
-        )
-
-    def garbled(self) -> ModelError:
-        return ModelFailed(f"{self.label} answered in a way that cannot be understood.", hint="Try again in a moment.")
-
-    def broke_off(self) -> ModelError:
-        return ModelFailed(f"{self.label} broke off before the end of its answer.", hint="Try again in a moment.")
+    def failed(self, what: str, *, hint: str = "Try again in a moment.") -> ModelError:
+        return ModelFailed(f"{self.label} {what}.", hint=hint)
 
     @property
     def api_key(self) -> str:
@@ -327,17 +316,16 @@ class SdkChat(ABC):
                     yield reader.read(piece)
             for event in reader.finish():
                 yield event
-        except sdk.APIStatusError as exc:
-            kind, message = error_fields(exc.body)
-            status = None if exc.status_code == 200 else exc.status_code  # 200: the error came inside the stream
-            raise self.explain(status, kind, message or exc.message) from exc
         except (sdk.APIConnectionError, httpx2.HTTPError, httpx2.StreamError) as exc:
-            raise self.unreachable() from exc
+            hint = "the network is up, and model.base_url" if self.account.is_home else "it is running"
+            raise self.failed("cannot be reached, or the connection broke", hint=f"Check that {hint}.") from exc
         except sdk.APIError as exc:
             kind, message = error_fields(exc.body)
-            raise self.explain(None, kind, message or exc.message) from exc
+            status = getattr(exc, "status_code", None)
+            # 200: the error came inside the stream
+            raise self.explain(None if status == 200 else status, kind, message or exc.message) from exc
         except (sdk.APIError.__base__, ValueError, LookupError, AttributeError, TypeError) as exc:  # the SDK's own base
-            raise self.garbled() from exc
+            raise self.failed("answered in a way that cannot be understood") from exc
 
     @abstractmethod
     def make_client(self) -> Any:

@@ -59,16 +59,11 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
         if occurrences:
             shape[name] = [{**to_json(other), "citation": other.citation} for other in occurrences]
     if hit.further:
-        shape["further"] = [further_json(passage, explain=explain) for passage in hit.further]
+        passages = (hit_json(passage, explain=explain).items() for passage in hit.further)
+        shape["further"] = [{name: value for name, value in fields if name not in _OF_THE_NOTE} for fields in passages]
     if explain:
         shape["parts"] = to_json(hit.parts)
     return shape
-
-
-def further_json(passage: Hit, *, explain: bool = False) -> dict[str, Any]:
-    """Return the fields in which a further passage differs from its hit."""
-    shape = hit_json(passage, explain=explain)
-    return {name: value for name, value in shape.items() if name not in _OF_THE_NOTE}
 
 
 def links_json(links: NoteLinks | BrokenLinks) -> dict[str, Any]:

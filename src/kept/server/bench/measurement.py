@@ -166,21 +166,16 @@ def with_baseline(config: Config, name: str) -> Config:
     return replace(config, agent=replace(config.agent, memory_search=search))
 
 
-class QueryClock:
-    """Clock that reports a query's own date as "now", if the set has one."""
+class QueryClock(SystemClock):
+    """Clock that stands at the date of a query while it is asked, if the set has one."""
 
-    def __init__(self, newest: dt.datetime | None) -> None:
-        self._newest = newest
-        self._system = SystemClock()
-        self.query_date: dt.datetime | None = None
-        self.is_asking = False
+    date: dt.datetime | None = None
 
     def now(self) -> dt.datetime:
-        date = (self.query_date or self._newest) if self.is_asking else None
-        return date.astimezone() if date else self._system.now()
+        return self.date.astimezone() if self.date else super().now()
 
     def time_ns(self) -> int:
-        return int(self.now().timestamp() * 1_000_000_000) if self.is_asking else self._system.time_ns()
+        return int(self.date.timestamp() * 1_000_000_000) if self.date else super().time_ns()
 
 
 class QueryRunner:
@@ -188,16 +183,16 @@ class QueryRunner:
 
     def __init__(self, group: BenchGroup, *, embedder: Embedder | None = None) -> None:
         self.group = group
-        self.clock = QueryClock(group.newest)
+        self.clock = QueryClock()
         self.memory = Memory(group.config, embedder=embedder, clock=self.clock)
         self.degraded: dict[str, None] = {}
 
     def ask(self, query: BenchQuery, *, max_results: int, min_score: float | None = None) -> tuple[ReturnedHit, ...]:
-        self.clock.query_date, self.clock.is_asking = query.date, True
+        self.clock.date = query.date or self.group.newest
         try:
             result = self.memory.search(query.text, max_results=max_results, min_score=min_score)
         finally:
-            self.clock.is_asking = False
+            self.clock.date = None
         self.degraded.update(dict.fromkeys(result.degraded))
         return tuple(self.group.returned_hit(hit) for hit in result.hits)
 

@@ -19,7 +19,7 @@ from markdown_it.token import Token
 
 from kept.base.values import frozen
 from kept.index.chunking.properties import NOTE_ENDINGS
-from kept.server.web.page_templates import note_url, place_url
+from kept.server.web.page_templates import citation_url, place_url
 
 _WIKI = re.compile(r"(!?)\[\[([^\[\]\n|#]{0,500})(#[^\[\]\n|]{0,300})?(?:\|([^\[\]\n]{0,300}))?\]\]")
 _TAG = re.compile(r"(?<![^\s(,;])#([^\s#!-,./:-@\[-^`{-~\u2000-\u206f]*[^\W\d][\w/-]{0,100})")
@@ -66,7 +66,7 @@ def plain_line(line: str) -> str:
 def render_note(text: str, setting: NoteSetting) -> str:
     """Return Markdown as HTML that may be put into a page as it is."""
     tokens = _parser().parse(text)
-    writer = _TokenWriter(setting.path, setting.resolved)
+    writer = _TokenWriter(setting)
     for token in tokens:
         if token.type == "inline":
             token.children = writer.rewrite(token.children or [])
@@ -101,8 +101,7 @@ def _parser() -> MarkdownIt:
 class _TokenWriter:
     """Rewrites the inline tokens of a note: links, images, [[links]] and #tags."""
 
-    path: str
-    resolved: Mapping[str, str]
+    setting: NoteSetting
 
     def rewrite(self, tokens: Sequence[Token]) -> list[Token]:
         rewritten: list[Token] = []
@@ -135,12 +134,12 @@ class _TokenWriter:
         stem = target
         for ending in NOTE_ENDINGS:
             stem = stem.removesuffix(ending)
-        note_path = self.resolved.get(target) or self.resolved.get(stem)
+        note_path = self.setting.resolved.get(target) or self.setting.resolved.get(stem)
         if note_path:
-            return note_url(note_path)
+            return citation_url(note_path)
         if "." not in target.rpartition("/")[2]:
             return None
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(self.path), target.lstrip("/")))
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(self.setting.path), target.lstrip("/")))
         if path.startswith(".."):
             return None
         return place_url("note" if path.endswith(NOTE_ENDINGS) else "file", path)

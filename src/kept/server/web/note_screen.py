@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from kept.base.listings import NoteLink, NoteLinks
+from kept.base.listings import NoteLinks
 from kept.base.values import frozen
 from kept.errors import (
     DocumentNotFound,
@@ -78,7 +78,10 @@ def show_note(visit: Visit) -> Response:
     start = visit.number("from", cited[0] if cited and cited[0] > LINES_PER_PAGE else 1, least=1)
     part = cut_part(lines, max(start, skipped + 1))
     html = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first, cited))
-    backlinks = group_links(context.links.incoming)
+    linking: dict[str, list[int]] = {}
+    for link in context.links.incoming:
+        linking.setdefault(link.path, []).append(link.line)
+    backlinks = list(linking.items())
     return visit.render(
         "note.html",
         opened=opened,
@@ -112,14 +115,6 @@ def load_context(memory: Memory, path: str) -> NoteContext:
     except KeptError as exc:
         return NoteContext(NoteLinks(path, ""), degraded=(exc.message,))
     return NoteContext(links, tuple(tags), tuple(dict.fromkeys((*links.degraded, *degraded))))
-
-
-def group_links(links: tuple[NoteLink, ...]) -> list[tuple[str, list[int]]]:
-    """Return the notes that links are in, each with the lines of its links."""
-    lines: dict[str, list[int]] = {}
-    for link in links:
-        lines.setdefault(link.path, []).append(link.line)
-    return list(lines.items())
 
 
 def _sentence(memory: Memory, path: str, line: int) -> str:

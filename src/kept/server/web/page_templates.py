@@ -25,13 +25,8 @@ def place_url(prefix: str, path: str) -> str:
     return f"/{prefix}/{quote(path, safe=_SAFE)}"
 
 
-def note_url(path: str, line: int | None = None) -> str:
-    """Return the address of the page of a note, or of a conversation by the path that cites it."""
-    return citation_url(path, line, line)
-
-
 def citation_url(path: str, start_line: int | None = None, end_line: int | None = None) -> str:
-    """Return the address of lines of a note or of a conversation."""
+    """Return the address of a note or of a conversation by the path that cites it, or of lines of it."""
     fragment = f"#L{start_line}" if start_line else ""
     if is_transcript_citation(path):
         session_id, _ = parse_transcript_name(path.rpartition("/")[2])
@@ -67,7 +62,7 @@ def _environment() -> Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    addresses = (citation_url, conversation_url, day_url, note_url, place_url, reference_url)
+    addresses = (citation_url, conversation_url, day_url, place_url, reference_url)
     environment.globals.update({function.__name__: function for function in addresses}, version=__version__)
     environment.filters.update(
         ago=pass_context(lambda context, when: describe_time(when, context["now"])),

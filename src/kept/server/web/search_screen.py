@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from kept.base.records import Dropped, Hit, ScorePart, SearchResult
+from kept.base.records import Hit, ScorePart, SearchResult
 from kept.base.values import frozen
 from kept.errors import KeptError, UsageError
 from kept.memory import Memory
@@ -97,10 +97,17 @@ def show_search(visit: Visit) -> Response:
     problem: KeptError | None = None
     result, views = SearchResult(()), []
     try:
-        result = run_search(visit.memory, form, limit)
-        views = view_hits(result, form.q)
+        filters = form.filters
+        tag = filters.pop("tag", "")
+        result = visit.memory.search(form.q, max_results=limit, tags=[tag] if tag else (), **filters)
+        words = [] if result.period else query_words(form.q)
+        views = [_view(hit, words) for hit in result.hits]
     except UsageError as exc:
         problem = exc
+    dropped = sorted(result.dropped, key=lambda entry: (entry.reason, -entry.score))
+    has_more = len(result.hits) >= limit and any(entry.reason == "beyond max_results" for entry in dropped)
+    if result.period:
+        has_more = result.period.total > len(result.hits)
     return visit.render(
         "search.html",
         form=form,
@@ -109,8 +116,8 @@ def show_search(visit: Visit) -> Response:
         problem=problem,
         certain=[view for view in views if view.hit.grade != "weak"],
         weak=[view for view in views if view.hit.grade == "weak"],
-        dropped=group_dropped(result.dropped),
-        more_url=form.url(show=limit + PER_PAGE) if has_more(result, limit) else None,
+        dropped=[(reason, [*entries]) for reason, entries in groupby(dropped, key=lambda entry: entry.reason)],
+        more_url=form.url(show=limit + PER_PAGE) if has_more else None,
     )
 
 
@@ -119,24 +126,6 @@ def add_entry(visit: Visit) -> Response:
     written = visit.memory.add(visit.text, author=visit.site.author)
     end = "says so already." if not written.is_new else "has it now. Undo it under Changes."
     return visit.redirect("/", notice=f"{written.citation} {end}")
-
-
-def run_search(memory: Memory, form: SearchForm, limit: int) -> SearchResult:
-    """Search with the filters of the form, as the command line does."""
-    filters = form.filters
-    tag = filters.pop("tag", "")
-    return memory.search(form.q, max_results=limit, tags=[tag] if tag else (), **filters)
-
-
-def has_more(result: SearchResult, limit: int) -> bool:
-    if result.period:
-        return result.period.total > len(result.hits)
-    return len(result.hits) >= limit and any(dropped.reason == "beyond max_results" for dropped in result.dropped)
-
-
-def view_hits(result: SearchResult, query: str) -> list[HitView]:
-    words = [] if result.period else query_words(query)
-    return [_view(hit, words) for hit in result.hits]
 
 
 def _view(hit: Hit, words: list[str]) -> HitView:
@@ -165,12 +154,6 @@ def score_bar(parts: Sequence[ScorePart]) -> tuple[Stretch, ...]:
     return tuple(bar)
 
 
-def group_dropped(dropped: tuple[Dropped, ...]) -> list[tuple[str, list[Dropped]]]:
-    """Return what was left out by reason, the best first."""
-    ordered = sorted(dropped, key=lambda entry: (entry.reason, -entry.score))
-    return [(reason, [*entries]) for reason, entries in groupby(ordered, key=lambda entry: entry.reason)]
-
-
 def load_choices(visit: Visit) -> dict[str, Any]:
     """Return what the filters offer. A part that cannot be read is left out: a search does not depend on it."""
     workspace = visit.memory.workspace
@@ -197,8 +180,6 @@ def _overview(memory: Memory) -> dict[str, Any]:
         "workspace": memory.workspace.root,
         "result": None,
         "problem": None,
-        "certain": (),
-        "weak": (),
     }
 
 

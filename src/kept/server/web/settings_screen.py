@@ -13,11 +13,12 @@ from typing import Any
 from starlette.responses import Response
 
 import kept
+from kept.base.redact import Redactor
 from kept.base.values import frozen
 from kept.config import LoadedConfig, change_settings, load_config
+from kept.config.keys import secrets_of
 from kept.config.layers import FLAGS
-from kept.config.read import settings_of
-from kept.config.setting import SECRET_SHOWN, SettingRow, list_settings, value_text
+from kept.config.setting import SettingRow, list_settings, value_text
 from kept.errors import KeptError, UsageError
 from kept.notes.history.line_changes import diff_versions
 from kept.server.web.changes_screen import DiffLine, split_diff
@@ -108,16 +109,7 @@ def change_setting(visit: Visit) -> Response:
 def diff_settings(loaded: LoadedConfig, before: str, after: str, secrets: Iterable[str]) -> list[DiffLine]:
     """Return the lines of a diff of the settings file, without any secret in it."""
     diff = diff_versions(before.encode(), after.encode(), "config.yaml", "config.yaml")
-    for secret in sorted({*secrets, *_secret_values(loaded)} - {""}, key=len, reverse=True):
-        diff = diff.replace(secret, SECRET_SHOWN)
-    return split_diff(diff)
-
-
-def _secret_values(loaded: LoadedConfig) -> Iterable[str]:
-    for part in (loaded.config.agent, loaded.config.gateway):
-        for name, value, is_secret in settings_of(part):
-            if value and (is_secret or name.endswith(("_url", ".url"))):
-                yield from map(str, value.values()) if isinstance(value, dict) else (str(value),)
+    return split_diff(Redactor((*secrets, *secrets_of(loaded.config)))(diff))
 
 
 def reload_settings(loaded: LoadedConfig) -> LoadedConfig:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from kept.base.listings import Listing
 from kept.base.records import Filter, Source
 from kept.base.values import frozen
 from kept.base.wording import plural
@@ -21,6 +20,7 @@ _DAYS_SHOWN = 7
 _STEP, _LEFT, _TOP = 14, 26, 16
 """Distance of two squares of the calendar, and where the first is."""
 _LEVELS = 4
+_DAY = dt.timedelta(days=1) - dt.timedelta(milliseconds=1)
 _WEEK = 7
 _WEEKS = 53
 
@@ -35,14 +35,17 @@ def show_timeline(visit: Visit) -> Response:
     day = read_day(visit.query.get("day", ""), today)
     counts, degraded = load_counts(memory)
     until = [entry for entry in sorted(counts, reverse=True) if entry <= day]
-    shown = until[:_DAYS_SHOWN]
+    days = []
+    for entry in until[:_DAYS_SHOWN]:
+        start = dt.datetime.combine(entry, dt.time())
+        days.append((entry, memory.list(source=None, since=start, until=start + _DAY, max_results=_MOST_PER_DAY)))
     return visit.render(
         "timeline.html",
         day=day,
         today=today,
         is_empty_day=day != today and day not in counts,
         calendar=make_calendar(counts, min(today, day + dt.timedelta(days=180))),
-        days=[(entry, load_day(memory, entry)) for entry in shown],
+        days=days,
         older=next(iter(until[_DAYS_SHOWN:]), None),
         has_newer=len(until) < len(counts),
         degraded=degraded,
@@ -67,12 +70,6 @@ def load_counts(memory: Memory) -> tuple[DayCounts, tuple[str, ...]]:
     for day, source, number in rows:
         counts.setdefault(dt.date.fromisoformat(day), {})[source] = number
     return counts, degraded
-
-
-def load_day(memory: Memory, day: dt.date) -> Listing:
-    start = dt.datetime.combine(day, dt.time())
-    end = start + dt.timedelta(days=1) - dt.timedelta(milliseconds=1)
-    return memory.list(source=None, since=start, until=end, max_results=_MOST_PER_DAY)
 
 
 # the calendar

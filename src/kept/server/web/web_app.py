@@ -101,10 +101,16 @@ class PageRunner:
             visit = self._visit(request, {}, screen)
             note_route(request.scope, page.path)
             try:
-                self._require(request.scope[GRANT], page)
+                grant: Grant = request.scope[GRANT]
+                grant.require_agent(self._site.config.agent_id)
+                grant.require_everybody()
+                grant.require(page.act)
                 if request.method == "POST":
                     visit = self._visit(request, await self._read_form(request, cookie), screen)
-                return await self._run(page, visit)
+                if inspect.iscoroutinefunction(page.handler):
+                    response: Response = await page.handler(visit)
+                    return response
+                return await self._in_thread(partial(page.handler, visit))
             except ClientDisconnect:
                 return Response(status_code=400)  # the browser is gone, and does not read it
             except KeptError as exc:
@@ -116,17 +122,6 @@ class PageRunner:
                 return await self._in_thread(partial(self._show_error, visit, failure))
 
         return answer
-
-    def _require(self, grant: Grant, page: Page) -> None:
-        grant.require_agent(self._site.config.agent_id)
-        grant.require_everybody()
-        grant.require(page.act)
-
-    async def _run(self, page: Page, visit: Visit) -> Response:
-        if inspect.iscoroutinefunction(page.handler):
-            response: Response = await page.handler(visit)
-            return response
-        return await self._in_thread(partial(page.handler, visit))
 
     async def _in_thread(self, action: Callable[[], Any]) -> Response:
         if self._limiter is None:
