@@ -69,7 +69,13 @@ async def compact(services: AgentServices, log: SessionLog, request: CompactionR
         if plan is None:
             return CompactionResult(False, "there is nothing old enough to be summarised")
         receipt = await asyncio.to_thread(make_receipt, services.memory, log, plan.removed)
-        flushed = await _flush_once(services.writer, log, view, plan.removed)
+        flushed: Flushed = "off"
+        if services.flushes:  # not again, if a flush that succeeded has read all that a person said
+            is_read = all(logged.line <= view.flushed_line for logged in plan.removed if logged.message.role == "user")
+            if is_read and view.flush not in (None, "failed"):
+                flushed = "written" if view.flush == "written" else "nothing"
+            else:
+                flushed = await flush_and_record(services.writer, log, view, plan.removed)
         summary = await summarise(services.writer, log.path, view.summary, plan.removed, focus=request.instructions)
         if plan.open_question is not None:  # the model has to know it
             question = shorten(plan.open_question, services.budget.summary, "the rest is in the transcript")
@@ -182,18 +188,6 @@ def _find_open_question(messages: Sequence[LoggedMessage], cut: int) -> str | No
 
 
 # the work
-
-
-async def _flush_once(
-    services: AgentServices, log: SessionLog, view: ConversationView, removed: Sequence[LoggedMessage]
-) -> Flushed:
-    """Flush the removed messages, unless a flush that succeeded has read all that a person said."""
-    if not services.flushes:
-        return "off"
-    is_read = all(logged.line <= view.flushed_line for logged in removed if logged.message.role == "user")
-    if is_read and view.flush not in (None, "failed"):
-        return "written" if view.flush == "written" else "nothing"
-    return await flush_and_record(services, log, view, removed)
 
 
 def _append(

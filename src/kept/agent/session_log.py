@@ -74,7 +74,8 @@ class SessionLog:
         """Size of the context when a summary turned out not to be shorter. It is not tried again soon."""
         self.memory: Memory | None = None
         """Memory as the viewer of the last turn sees it, if it is not the agent's own."""
-        self._notices: set[str] = set()
+        self.notices: set[str] = set()
+        """Texts of the notices that were given in this session."""
         self._lock = threading.Lock()
         self._lines: list[TranscriptLine] = []
         self._view = build_view(())
@@ -94,12 +95,6 @@ class SessionLog:
                 self._lines += new
                 self._view = build_view(self._lines)
             return self._view
-
-    def is_new_notice(self, text: str) -> bool:
-        """Return whether a notice has not been given in this session yet, and remember it."""
-        is_new = text not in self._notices
-        self._notices.add(text)
-        return is_new
 
     # writing
 

@@ -167,7 +167,8 @@ class AgentTurn:
         problems = [*self._material.problems, *(f"Not in the context: {cut}." for cut in context.cuts), *unavailable]
         if self.services.flushes and (view.compaction or context.tokens >= self.services.budget.flush_at):
             problems += filter(None, [self.services.memory.workspace.why_read_only()])
-        notices = [Notice(problem) for problem in problems if self.log.is_new_notice(problem)]
+        notices = [Notice(problem) for problem in dict.fromkeys(problems) if problem not in self.log.notices]
+        self.log.notices.update(problems)
         if self._is_too_long(context.tokens):
             result = await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
             if result.done:

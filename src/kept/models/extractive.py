@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from functools import cache
 from itertools import islice
 
 from kept.base.limits import CHARS_PER_TOKEN, estimate_tokens, one_line, weigh
@@ -177,11 +176,6 @@ _STOP = frozenset(
 )
 
 
-@cache
-def _compiled_cues() -> tuple[tuple[re.Pattern[str], float], ...]:
-    return tuple((re.compile(pattern), weight) for pattern, weight in _CUES)
-
-
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of a text, each on one line. Code blocks are dropped: they do not belong in a summary."""
     parts: list[list[str]] = [[]]
@@ -223,7 +217,7 @@ def _score(conversation: Iterable[SpokenLine]) -> list[Sentence]:
     counts = Counter(word for _, _, words in said for word in words)
     sentences = []
     for order, (at, fact, words) in enumerate(said):
-        cues = sum(weight for pattern, weight in _compiled_cues() if pattern.search(fact.text))
+        cues = sum(weight for pattern, weight in _CUES if re.search(pattern, fact.text))
         # The logarithm keeps a word that is in every line from dominating.
         weights = [math.log1p(counts[word] - 1) for word in words]
         score = cues + sum(weights) / (3 + len(weights)) + _RECENCY * at / len(lines)

@@ -265,7 +265,9 @@ class JsonFormatter(logging.Formatter):
         else:  # another library's arguments may be anything
             fields["message"] = record.getMessage() if record.name.startswith("kept") else str(record.msg)
         if record.exc_info and record.exc_info[1] is not None:
-            fields |= _error_fields(record.exc_info[1])
+            error = record.exc_info[1]
+            frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+            fields |= {"error": type(error).__name__, "at": [f"{frame.filename}:{frame.lineno}" for frame in frames]}
         return json.dumps(fields)
 
 
@@ -284,8 +286,3 @@ def log_as_json() -> None:
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     log.setLevel(logging.INFO)
-
-
-def _error_fields(error: BaseException) -> dict[str, Any]:
-    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
-    return {"error": type(error).__name__, "at": [f"{frame.filename}:{frame.lineno}" for frame in frames]}

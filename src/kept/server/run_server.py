@@ -48,7 +48,7 @@ from kept.gateway.channels.gateway import (
 from kept.memory import Memory
 from kept.notes.workspace import Workspace
 from kept.server.live import LiveIndex
-from kept.server.mcp.transports import load_server, make_mcp_app
+from kept.server.mcp.transports import make_mcp_app
 from kept.server.requests import (
     Readiness,
     RequestFront,
@@ -65,8 +65,6 @@ from kept.storage.open import open_agent, open_home
 from kept.storage.record_store import load_key
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
     from kept.server.figures import ServeFigures
     from kept.server.web.access import WebAccess
     from kept.server.web.visit import Site
@@ -105,11 +103,6 @@ class Preset:
     def takes_links(self) -> bool:
         """True if a one-time link opens the pages even where everybody else needs a token."""
         return self.command in ("gateway", "web")
-
-    @property
-    def url_host(self) -> str:
-        host = "127.0.0.1" if self.host in _ANY_ADDRESS else self.host
-        return f"[{host}]" if ":" in host else host
 
 
 def serve_preset(config: Config, host: str | None, port: int | None, hosts: tuple[str, ...]) -> Preset:
@@ -241,7 +234,7 @@ class Server:
         self._figures = self._open_figures() if "figures" in preset.parts else None
         self._readiness = Readiness(self.agents[self._config.agent_id].memory)
         self._mcp_apps = (
-            {name: _make_mcp_app(agent) for name, agent in self.agents.items()} if "mcp" in preset.parts else {}
+            {name: make_mcp_app(agent) for name, agent in self.agents.items()} if "mcp" in preset.parts else {}
         )
 
     def _open_site(self) -> Site:
@@ -318,7 +311,10 @@ class Server:
     async def _run(self, ready: Callable[[ServerAddress], None]) -> None:
         server = requests = None
         if self.bound is not None:
-            server = serving.make_server(self._make_front(), self.limits, closing_s=_CLOSING_S)
+            limiter = RateLimiter(self._config.gateway.serve.address_rate_per_s, ADDRESS_BURST)
+            addresses = _client_addresses(self._config)
+            front = RequestFront(self._make_app(), limiter, addresses, self._count, self._is_known)
+            server = serving.make_server(front, self.limits, closing_s=_CLOSING_S)
             requests = asyncio.create_task(server.serve(sockets=[self.bound]))
             ready(_address(self.preset, self._access, self.tokens, self.bound.getsockname()[1]))
         messages = asyncio.create_task(self.gateway.run()) if self.gateway else None
@@ -342,11 +338,6 @@ class Server:
             if task is not None:
                 task.result()
 
-    def _make_front(self) -> RequestFront:
-        limiter = RateLimiter(self._config.gateway.serve.address_rate_per_s, ADDRESS_BURST)
-        addresses = _client_addresses(self._config)
-        return RequestFront(self._make_app(), limiter, addresses, self._count, self._is_known)
-
     def _is_known(self, scope: Scope) -> bool:
         token, cookie = bearer_token(headers_of(scope)), self._access.cookie_in(scope)
         return bool(self.tokens.find(token) or self._access.grant_of(cookie))
@@ -355,10 +346,6 @@ class Server:
         if self._figures is not None:
             self._figures.count_request(request)
         self.record(request)
-
-
-def _make_mcp_app(agent: Toolbox) -> Starlette:
-    return make_mcp_app(load_server(lambda: agent, is_shared=True, searches=agent.memory.settings.enabled))
 
 
 def open_tokens(config: Config, preset: Preset) -> KnownTokens:
@@ -383,7 +370,8 @@ def open_access(config: Config, tokens: KnownTokens, preset: Preset) -> WebAcces
 def _address(
     preset: Preset, access: WebAccess, tokens: KnownTokens, port: int, *, is_running: bool = False
 ) -> ServerAddress:
-    url = f"http://{preset.url_host}:{port}/"
+    host = "127.0.0.1" if preset.host in _ANY_ADDRESS else preset.host
+    url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
     link = f"{url}open?key={access.make_link_key()}" if "pages" in preset.parts and access.takes_links else None
     return ServerAddress(url, link, tokens.is_required, is_running)
 

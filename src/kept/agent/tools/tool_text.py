@@ -67,20 +67,16 @@ def quote(text: str) -> str:
 
 
 def search_text(result: SearchResult) -> str:
+    is_answered = result.answered != "no"
     if result.period:
         parts = [_period_text(result.period, len(result.hits))]
+    elif not result.hits:
+        parts = [_NOTHING]
     else:
-        parts = [_heading(result)]
-    is_answered = result.answered != "no"
+        parts = [plural(len(result.hits), "result") + ", best first:" if is_answered else _UNCERTAIN]
     for number, hit in enumerate(result.hits, 1):
         parts.append(_hit(number, hit, max_chars=_WEAK_CHARS if is_answered and hit.grade == "weak" else None))
     return "\n\n".join([*parts, *_problems(result.degraded)])
-
-
-def _heading(result: SearchResult) -> str:
-    if not result.hits:
-        return _NOTHING
-    return _UNCERTAIN if result.answered == "no" else plural(len(result.hits), "result") + ", best first:"
 
 
 def _period_text(period: ListedPeriod, shown: int) -> str:
@@ -95,9 +91,10 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     time = str(hit.timestamp)
     about = [time[:16]] if hit.listed else [f"{hit.grade}, score {hit.score:.2f}", time[:10]]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
+    own = {line.strip("# ") for line in hit.snippet.splitlines() if line.startswith("#")}
     names = {
         "path": None if cited else hit.citation,
-        "under": _heading_above(hit),
+        "under": " > ".join(part for part in (hit.heading or "").split(" > ") if part not in own),
         "conversation": hit.title,
         "project": hit.project,
     }
@@ -106,12 +103,6 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
     further = "".join(f"\n{_further(passage, max_chars)}" for passage in hit.further)
     return f"{head}\n{_names(names)}{quote(snippet)}{_validity(hit.validity)}{occurrences}{further}"
-
-
-def _heading_above(hit: Hit) -> str:
-    """Return the headings of a passage without those that it has itself."""
-    own = {line.strip("# ") for line in hit.snippet.splitlines() if line.startswith("#")}
-    return " > ".join(part for part in (hit.heading or "").split(" > ") if part not in own)
 
 
 def _further(passage: Hit, max_chars: int | None) -> str:

@@ -237,7 +237,7 @@ Figures = dict[str, float]
 def evaluate(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figures:
     """Return the figures of one query. ``relevant`` is not empty, and every grade in it is above 0."""
     ranks = first_ranks(hits, relevant)
-    figures = {f"recall@{k}": share_within(ranks, k, len(relevant)) for k in RECALL_AT}
+    figures = {f"recall@{k}": sum(rank <= k for rank in ranks.values()) / len(relevant) for k in RECALL_AT}
     figures[f"recall@{BUDGET_TOKENS}tok"] = share_within_tokens(hits, relevant, BUDGET_TOKENS)
     best = min(ranks.values(), default=math.inf)
     figures["mrr@10"] = 1 / best if best <= 10 else 0.0
@@ -277,11 +277,6 @@ def share_within_tokens(hits: Sequence[ReturnedHit], relevant: Mapping[str, floa
             break
         covered.update(passage.documents & relevant.keys())
     return len(covered) / len(relevant)
-
-
-def share_within(ranks: Mapping[str, int], k: int, relevant_count: int) -> float:
-    """Return the share of the relevant documents that the first ``k`` hits cover."""
-    return sum(rank <= k for rank in ranks.values()) / relevant_count
 
 
 def mean_figures(rows: Sequence[Figures]) -> dict[str, float | None]:

@@ -240,7 +240,11 @@ class BenchGroup:
     def returned_hit(self, hit: Hit) -> ReturnedHit:
         units = self.units.get(hit.path, ())
         return ReturnedHit(
-            documents=frozenset(unit.document for unit in units if _covers(hit, unit)),
+            documents=frozenset(
+                unit.document
+                for unit in units
+                if unit.lines is None or hit.start_line <= unit.lines[0] <= unit.lines[1] <= hit.end_line
+            ),
             tokens=estimate_tokens(hit.snippet),
             score=threshold_score(hit),
             grade=hit.grade,
@@ -252,10 +256,6 @@ def threshold_score(hit: Hit) -> float:
     """Return the score that ``min_score`` is compared with. Boosts for recent hits and for a period do not count."""
     score = hit.score - sum(part.value for part in hit.parts if part.name in PARTS_OUTSIDE_THRESHOLD)
     return round(score, 9)  # the order of summation must not decide
-
-
-def _covers(hit: Hit, unit: AnswerUnit) -> bool:
-    return unit.lines is None or hit.start_line <= unit.lines[0] <= unit.lines[1] <= hit.end_line
 
 
 def lay_out(bench: BenchSet, config: Config, folder: str) -> dict[str, BenchGroup]:

@@ -56,11 +56,12 @@ def run_stdio(server: MemoryServer) -> None:
         server.close()
 
 
-def make_mcp_app(server: MemoryServer) -> Starlette:
+def make_mcp_app(agent: Toolbox) -> Starlette:
     """Return the application behind `/mcp`. Each request stands for itself, so clients need not begin again after a
     restart of the server."""
     from mcp.server.transport_security import TransportSecuritySettings
 
+    server = load_server(lambda: agent, is_shared=True, searches=agent.memory.settings.enabled)
     return server.protocol.streamable_http_app(
         streamable_http_path=PATH,
         # The guard checks Host and Origin.

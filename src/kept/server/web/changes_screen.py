@@ -78,17 +78,10 @@ def _line(line: str) -> DiffLine:
 
 
 def show_changes(visit: Visit) -> Response:
-    """Show the changes of all notes, newest first."""
-    return _show(visit, None)
-
-
-def show_note_changes(visit: Visit) -> Response:
-    """Show the changes of one note."""
-    memory = visit.memory
-    return _show(visit, memory.workspace.cite(memory.workspace.locate(visit.path["path"])))
-
-
-def _show(visit: Visit, path: str | None) -> Response:
+    """Show the changes of all notes or of one, newest first."""
+    workspace, path = visit.memory.workspace, visit.path.get("path")
+    if path is not None:
+        path = workspace.cite(workspace.locate(path))
     by, session = visit.query.get("by", "").strip(), visit.query.get("session", "").strip()
     history = visit.memory.history  # one for all versions: it keeps those that were read
     first = (visit.page - 1) * PER_PAGE
@@ -122,7 +115,7 @@ SCREEN = Screen(
     home="/changes",
     pages=(
         Page("/changes", show_changes, "read"),
-        Page("/changes/{path:path}", show_note_changes, "read"),
+        Page("/changes/{path:path}", show_changes, "read"),
         Page("/undo", undo_change, "write notes", ("POST",)),
     ),
     key="h",

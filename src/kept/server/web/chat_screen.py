@@ -10,33 +10,29 @@ from starlette.responses import Response, StreamingResponse
 
 from kept.agent.events import Inbound
 from kept.gateway.dispatcher import DEFAULT_CONVERSATION, TERMINAL, act_of
-from kept.server.web.conversations_screen import TalkView, read_window, view_lines
+from kept.server.web.conversations_screen import read_window, view_lines
 from kept.server.web.visit import Page, Screen, Visit
 from kept.server.web.web_chat import RunningAnswer
-from kept.sessions.record import SessionRecord
-from kept.sessions.store import SessionStore
 
 STREAM_TYPE = "application/x-ndjson"
 _SHOWN_LINES = 60
 
 
 async def show_chat(visit: Visit) -> Response:
-    record, views = await asyncio.to_thread(load_talk, visit.site.sessions)
-    model = visit.site.config.agent.model
-    return await asyncio.to_thread(
-        visit.render,
+    return await asyncio.to_thread(_show_talk, visit, visit.site.chat.running)
+
+
+def _show_talk(visit: Visit, answer: RunningAnswer | None) -> Response:
+    """Show the last lines of the session that the conversation is in now, if it has begun."""
+    sessions, model = visit.site.sessions, visit.site.config.agent.model
+    record = sessions.find(TERMINAL, DEFAULT_CONVERSATION)
+    return visit.render(
         "chat.html",
         record=record,
-        views=views,
-        answer=visit.site.chat.running,
+        views=view_lines(read_window(sessions, record, None).lines)[-_SHOWN_LINES:] if record else [],
+        answer=answer,
         model=f"{model.name or 'default model'} ({model.provider})" if model.provider else None,
     )
-
-
-def load_talk(sessions: SessionStore) -> tuple[SessionRecord | None, list[TalkView]]:
-    """Return the session that the conversation is in now, if it has begun, and its last lines."""
-    record = sessions.find(TERMINAL, DEFAULT_CONVERSATION)
-    return record, view_lines(read_window(sessions, record, None).lines)[-_SHOWN_LINES:] if record else []
 
 
 async def send_message(visit: Visit) -> Response:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -21,7 +21,7 @@ from kept.config.layers import FLAGS
 from kept.config.setting import SettingRow, list_settings, value_text
 from kept.errors import KeptError, UsageError
 from kept.notes.history.line_changes import diff_versions
-from kept.server.web.changes_screen import DiffLine, split_diff
+from kept.server.web.changes_screen import split_diff
 from kept.server.web.visit import Page, Screen, Visit
 
 _OTHER = "Other"
@@ -99,17 +99,12 @@ def change_setting(visit: Visit) -> Response:
     except KeptError as exc:
         return visit.render("setting.html", status=400, **shown, diff=None, problem=exc)
     if not is_confirmed:
-        diff = diff_settings(loaded, change.before, change.after, values if view.row.is_secret else ())
-        return visit.render("setting.html", **shown, diff=diff, problem=None)
+        diff = diff_versions(change.before.encode(), change.after.encode(), "config.yaml", "config.yaml")
+        secrets = (*secrets_of(loaded.config), *(values if view.row.is_secret else ()))
+        return visit.render("setting.html", **shown, diff=split_diff(Redactor(secrets)(diff)), problem=None)
     state = "changed" if change.is_changed else "as it was"
     text = f"{change.name}: {state}. Programs that are running, this server too, use it after their next start."
     return visit.redirect(f"/settings?find={change.name}", notice=text)
-
-
-def diff_settings(loaded: LoadedConfig, before: str, after: str, secrets: Iterable[str]) -> list[DiffLine]:
-    """Return the lines of a diff of the settings file, without any secret in it."""
-    diff = diff_versions(before.encode(), after.encode(), "config.yaml", "config.yaml")
-    return split_diff(Redactor((*secrets, *secrets_of(loaded.config)))(diff))
 
 
 def reload_settings(loaded: LoadedConfig) -> LoadedConfig:

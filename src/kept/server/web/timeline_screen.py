@@ -10,7 +10,6 @@ from starlette.responses import Response
 from kept.base.records import Filter, Source
 from kept.base.values import frozen
 from kept.base.wording import plural
-from kept.memory import Memory
 from kept.server.web.visit import Page, Screen, Visit
 
 _MOST_PER_DAY = 200
@@ -33,7 +32,12 @@ def show_timeline(visit: Visit) -> Response:
     memory = visit.memory
     today = memory.clock.now().astimezone().date()
     day = read_day(visit.query.get("day", ""), today)
-    counts, degraded = load_counts(memory)
+    rows, degraded = memory.index_service.read(
+        lambda index: index.words.remember("days", lambda: index.live.lists.count_days(Filter()))
+    )
+    counts: dict[dt.date, dict[Source, int]] = {}
+    for date, source, number in rows:
+        counts.setdefault(dt.date.fromisoformat(date), {})[source] = number
     until = [entry for entry in sorted(counts, reverse=True) if entry <= day]
     days = []
     for entry in until[:_DAYS_SHOWN]:
@@ -59,17 +63,6 @@ def read_day(text: str, today: dt.date) -> dt.date:
     except ValueError:
         return today
     return day if _FIRST_YEAR <= day.year < _LAST_YEAR else today
-
-
-def load_counts(memory: Memory) -> tuple[DayCounts, tuple[str, ...]]:
-    """Return the number of passages of each day, and problems of the index."""
-    rows, degraded = memory.index_service.read(
-        lambda index: index.words.remember("days", lambda: index.live.lists.count_days(Filter()))
-    )
-    counts: dict[dt.date, dict[Source, int]] = {}
-    for day, source, number in rows:
-        counts.setdefault(dt.date.fromisoformat(day), {})[source] = number
-    return counts, degraded
 
 
 # the calendar
