@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.agent.compaction import find_safe_cuts, plan_compaction
-from kept.agent.context import ContextMaterial, RecalledPassage, WorkspaceFile, build_context, plan_budget
+from kept.agent.context import ContextMaterial, RecalledPassage, build_context, plan_budget
 from kept.agent.conversation import TurnOptions, build_view, make_turns, merge_turns
 from kept.agent.fence import Fence
 from kept.agent.services import split_transcript
@@ -139,7 +139,7 @@ def test_only_flushes_since_the_last_compaction_count_for_the_next():
 
 def test_the_files_of_the_workspace_are_in_the_system_prompt_and_notes_among_them_are_data():
     names = ("SOUL.md", "AGENTS.md", "USER.md", "MEMORY.md")
-    files = tuple(WorkspaceFile(name, f"Text of {name}.") for name in names)
+    files = {name: f"Text of {name}." for name in names}
     context = build(files=files)
     system = context.request.system
     assert "\nText of SOUL.md." in system
@@ -150,7 +150,7 @@ def test_the_files_of_the_workspace_are_in_the_system_prompt_and_notes_among_the
 
 
 def test_instructions_of_a_workspace_that_nobody_vouched_for_are_data():
-    files = tuple(WorkspaceFile(name, f"Text of {name}.") for name in ("SOUL.md", "AGENTS.md", "MEMORY.md"))
+    files = {name: f"Text of {name}." for name in ("SOUL.md", "AGENTS.md", "MEMORY.md")}
     system = build(files=files, trusts_files=False).request.system
     for file in files:
         assert f"\n| {file.text}" in system
@@ -172,19 +172,19 @@ def test_what_a_person_forwards_or_quotes_is_data_and_not_their_own_words():
 
 def test_a_file_that_is_too_long_is_cut_and_both_the_prompt_and_the_result_say_so():
     long = "\n".join(f"- fact {number} about the garden" for number in range(3_000))
-    context = build(files=(WorkspaceFile("MEMORY.md", long), WorkspaceFile("SOUL.md", "Be kind.")))
+    context = build(files={"MEMORY.md": long, "SOUL.md": "Be kind."})
     (cut,) = context.cuts
     assert cut.startswith("MEMORY.md, from line ")
     assert cut in context.request.system
     assert context.record["cut"] == ["MEMORY.md"]
     assert "fact 0 about" in context.request.system
-    grown = build(files=(WorkspaceFile("MEMORY.md", f"{long}\n- fact 3000"), WorkspaceFile("SOUL.md", "Be kind.")))
+    grown = build(files={"MEMORY.md": f"{long}\n- fact 3000", "SOUL.md": "Be kind."})
     assert grown.request.system == context.request.system, "the cached prompt outlives a line that is added"
 
 
 def test_files_stand_in_their_order_and_long_instructions_leave_room_for_facts():
     names = ("MEMORY.md", "USER.md", "BOOTSTRAP.md", "TOOLS.md", "IDENTITY.md", "SOUL.md", "AGENTS.md")
-    system = build(files=tuple(WorkspaceFile(name, ("word " * 20 + "\n") * 290) for name in names)).request.system
+    system = build(files=dict.fromkeys(names, ("word " * 20 + "\n") * 290)).request.system
     headings = [system.index(f"\n# {name}\n") for name in reversed(names[2:])]
     assert headings == sorted(headings)
     assert system.index("\n# USER.md") > headings[-1]
@@ -222,7 +222,7 @@ def test_whatever_is_not_said_to_the_agent_is_inside_a_block():
     ]
     context = build(
         view=view(conversation, summary=hostile),
-        files=(WorkspaceFile("MEMORY.md", hostile), WorkspaceFile("USER.md", hostile)),
+        files={"MEMORY.md": hostile, "USER.md": hostile},
         recalled=(RecalledPassage(hostile, f'memory/a.md"]\n{hostile}', "2026-03-14", "memory"),),
         recalled_for="e4",
     )

@@ -61,12 +61,6 @@ def test_the_owner_that_the_settings_name_writes_to_the_shared_notes(tmp_path):
         assert FACT in at.today()
 
 
-def test_nobody_recalls_what_was_said_on_the_machine_by_being_the_first_to_write(tmp_path):
-    with open_agent(tmp_path) as at:
-        say(at, "terminal", "me", "The attic light is broken.")
-        assert "light is broken" not in say(at, "http", "ada", "What about the attic light?")
-
-
 def test_linked_accounts_recall_from_each_other_as_soon_as_they_are_linked(tmp_path):
     with open_agent(tmp_path) as at:
         say(at, "http", "ada", FACT)
@@ -79,10 +73,10 @@ def test_linked_accounts_recall_from_each_other_as_soon_as_they_are_linked(tmp_p
         assert "marigold" not in say(at, "http", "bob", "What opens the garden gate?")
 
 
-def test_a_model_with_tools_of_its_own_learns_which_conversation_they_are_for(tmp_path):
+def test_nobody_recalls_what_was_said_on_the_machine_and_a_model_learns_whose_conversation_it_is(tmp_path):
     with open_agent(tmp_path) as at:
-        say(at, "terminal", "me", "Hello.")
-        say(at, "http", "ada", "Hello.")
+        say(at, "terminal", "me", "The attic light is broken.")
+        assert "light is broken" not in say(at, "http", "ada", "What about the attic light?")
         assert [request.conversation for request in at.model.requests] == ["", "agent:main:http:default:direct:ada"]
 
 

@@ -118,11 +118,8 @@ def test_an_answer_is_streamed_with_its_usage(stand_in):
     assert text_of(events) == "The parrot is green.\n\nReally."
     assert end_of(events).usage == ModelUsage(100, 7, 90)
     assert end_of(events).reason == "end"
-
-
-def test_an_answer_that_comes_whole_is_told_once(stand_in):
     stand_in.says(result("Green."))
-    assert text_of(ask(model_of(stand_in.program), "Well?")) == "Green."
+    assert text_of(ask(model_of(stand_in.program), "Well?")) == "Green.", "an answer that comes whole is told once"
 
 
 def message(role: str, *blocks: Any) -> Any:
@@ -194,7 +191,8 @@ def test_it_gets_kepts_own_tools_for_replies_only(stand_in, home, workspace, mon
     assert server["args"][server["args"].index("--home") + 1] == str(home)
     assert server["env"]["KEPT_MEMORY_SEARCH__PROVIDER"] == "none"
     assert server["env"]["OPENAI_API_KEY"] == "sk-embeddings-0123456789"
-    assert "mcp__kept__memory_search" in argv[argv.index("--allowedTools") + 1]
+    assert argv[argv.index("--allowedTools") + 1].split(",") == [f"mcp__kept__{name}" for name in TOOLS]
+    assert set(TOOLS) == {tool.name for tool in CATALOGUE}
     assert "sk-embeddings" not in " ".join(argv)
     ask(model_of(stand_in.program), request("Hello?", purpose="flush"))
     assert "--mcp-config" not in stand_in.seen["argv"]
@@ -399,7 +397,3 @@ def test_the_real_program_uses_kepts_own_tools_on_the_same_memory(real, workspac
     assert "MEMORY.md#L1-L3" in asked(real.chats[1]), "with its citation"
     (note,) = (workspace / "memory").iterdir()
     assert "Ada asked about staging." in note.read_text()
-
-
-def test_it_may_use_every_tool_that_kepts_server_has():
-    assert set(TOOLS) == {tool.name for tool in CATALOGUE}

@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from kept import TOOLS, Message, SessionStore
-from kept.agent.context import ContextMaterial, RecalledPassage, WorkspaceFile, build_context, plan_budget
+from kept.agent.context import ContextMaterial, RecalledPassage, build_context, plan_budget
 from kept.agent.tools.tool_text import passage_text, search_text
 from kept.base.records import Hit, Occurrence, Passage, SearchResult
 from kept.cli.hook_command import recent_context
@@ -124,7 +124,7 @@ def test_the_blocks_of_a_request_are_taken_out_and_the_message_stays():
         path="sessions/a.jsonl",
         agent="main",
         now=dt.datetime(2026, 3, 14, tzinfo=dt.UTC),
-        files=(WorkspaceFile("MEMORY.md", "Ada keeps bees."),),
+        files={"MEMORY.md": "Ada keeps bees."},
         recalled=(RecalledPassage("The port is 5433.", "memory/a.md#L1", "2026-03-13", "memory"),),
         recalled_for=conversation.messages[0].entry.id,
     )

@@ -19,7 +19,6 @@ from kept.agent.services import AgentServices, ModelLimits, SessionModels
 from kept.agent.session_log import SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
 from kept.agent.turn import REPLY, AgentTurn
-from kept.base.clock import Clock
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.models.base import NO_REPLY, ChatModel
@@ -57,7 +56,6 @@ class Agent:
         model: ChatModel,
         *,
         tools: Sequence[Callable[..., Any] | FunctionTool] = (),
-        clock: Clock | None = None,
         retry_wait_s: float = 1.0,
     ) -> None:
         """``tools`` are functions that the model may call. See `FunctionTool` for those that need permission."""
@@ -66,14 +64,13 @@ class Agent:
             memory=memory,
             sessions=sessions,
             model=model,
-            clock=clock or memory.clock,
             limits=ModelLimits(model),
             people=People(memory.config),
             extra=ExtraTools(
                 tools,
                 memory.config.agent.mcp_servers,
                 reserved=[tool.name for tool in TOOLS],
-                clock=clock or memory.clock,
+                clock=memory.clock,
             ),
             approvals=ApprovalDesk(),
             retry_wait_s=retry_wait_s,

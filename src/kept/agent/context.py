@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import field
 from itertools import accumulate, chain
 from typing import Any
 
@@ -122,12 +123,6 @@ def plan_budget(window: int, compaction: CompactionSettings) -> Budget:
 
 
 @frozen
-class WorkspaceFile:
-    name: str
-    text: str
-
-
-@frozen
 class ShownFile:
     """Workspace file as a prompt shows it."""
 
@@ -137,27 +132,26 @@ class ShownFile:
     """First missing line, if it is shown in part."""
 
 
-def choose_shown(files: Sequence[WorkspaceFile], *, file_tokens: int, files_tokens: int) -> tuple[ShownFile, ...]:
+def choose_shown(files: Mapping[str, str], *, file_tokens: int, files_tokens: int) -> tuple[ShownFile, ...]:
     """Return the files that are not empty in their order, instructions first, within their limits.
 
     Long instructions leave half of the room to what the files with facts need. Of a long file the beginning is shown.
     """
     order = (*INSTRUCTING, *INFORMING)
-    ordered = sorted(
-        (file for file in files if file.text.strip()),
-        key=lambda file: order.index(file.name) if file.name in order else len(order),
+    names = sorted(
+        (name for name, text in files.items() if text.strip()),
+        key=lambda name: order.index(name) if name in order else len(order),
     )
-    sizes = {file.name: min(file_tokens, estimate_tokens(file.text)) for file in ordered}
-    facts = sum(size for name, size in sizes.items() if name not in INSTRUCTING)
+    facts = sum(min(file_tokens, estimate_tokens(files[name])) for name in names if name not in INSTRUCTING)
     reserved = min(facts, files_tokens // 2)
     left = files_tokens - reserved
     shown_files = []
-    for file in ordered:
-        if reserved and file.name not in INSTRUCTING:
+    for name in names:
+        if reserved and name not in INSTRUCTING:
             left, reserved = left + reserved, 0
-        text, cut_from = keep_head(file.name, file.text.strip("\n"), min(file_tokens, left))
+        text, cut_from = keep_head(name, files[name].strip("\n"), min(file_tokens, left))
         left = max(0, left - estimate_tokens(text))
-        shown_files.append(ShownFile(file.name, text, cut_from))
+        shown_files.append(ShownFile(name, text, cut_from))
     return tuple(shown_files)
 
 
@@ -232,7 +226,8 @@ class ContextMaterial:
     """Path by which the transcript is cited."""
     agent: str
     now: dt.datetime
-    files: tuple[WorkspaceFile, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Texts of workspace files by name."""
     recalled: tuple[RecalledPassage, ...] = ()
     recalled_for: str | None = None
     """Id of the entry of the message that the memories were recalled for."""
@@ -349,8 +344,7 @@ def iter_texts(material: ContextMaterial) -> Iterator[str]:
         yield message.sender or ""
         yield from (block.text for block in message.content if isinstance(block, Text | ToolResult))
         yield from (str(message.metadata.get(name, "")) for name in (GROUP, FORWARDED, QUOTED))
-    for file in material.files:
-        yield file.text
+    yield from material.files.values()
     for passage in material.recalled:
         yield passage.text
         yield passage.citation

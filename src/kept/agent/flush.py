@@ -122,7 +122,7 @@ async def _flush(
         fallback = "extractive"
         facts += _extract_facts(messages)
     try:
-        zone = services.clock.now().tzinfo
+        zone = services.memory.clock.now().tzinfo
         days = {logged.line: logged.entry.timestamp.astimezone(zone).date() for logged in messages}
         written, lines, proposed = await _write_new_facts(services, path, facts, days)
     except KeptError as exc:
@@ -144,7 +144,7 @@ async def _flush(
 
 async def _ask_for_facts(services: AgentServices, path: str, piece: TranscriptPiece) -> tuple[list[Fact], ModelUsage]:
     fence = make_fence(services.secret, f"flush:{path}", [piece.text])
-    now = services.clock.now()
+    now = services.memory.clock.now()
     system = get_prompt("flush").fill(marker=fence.marker, date=f"{now:%A}, {now:%Y-%m-%d}")
     tools = (_TOOL,) if services.model.runs_tools else ()
     turns = [Turn.of("user", fence.block("conversation", piece.text, source=path))]
@@ -190,7 +190,7 @@ async def _write_new_facts(
     new = await asyncio.to_thread(select_new_facts, services.memory, facts)
     if not new:
         return [], None, 0
-    memory, today = services.memory, services.clock.now().date()
+    memory, today = services.memory, services.memory.clock.now().date()
     # The note is that of today; what was said on another day has its date.
     lines = [_fact_line(path, fact, day if (day := days.get(fact.first_line)) != today else None) for fact in new]
     author = Author(memory.config.agent_id, parse_transcript_name(os.path.basename(path))[0], "flush")

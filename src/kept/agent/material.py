@@ -11,8 +11,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain, zip_longest
 
@@ -21,7 +21,6 @@ from kept.agent.context import (
     ContextMaterial,
     DayExcerpt,
     RecalledPassage,
-    WorkspaceFile,
     build_context,
     choose_shown,
     read_recalled,
@@ -68,7 +67,8 @@ UNTRUSTED = (
 
 @frozen
 class TurnMaterial:
-    files: tuple[WorkspaceFile, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Texts of workspace files by name."""
     days: tuple[DayExcerpt, ...] = ()
     recalled: tuple[RecalledPassage, ...] = ()
     problems: tuple[str, ...] = ()
@@ -112,24 +112,24 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
 
 def read_files(memory: Memory) -> TurnMaterial:
     """Read the workspace files that are part of every prompt. One that cannot be read is reported and left out."""
-    files: list[WorkspaceFile] = []
+    files: dict[str, str] = {}
     problems: list[str] = []
     own = [f"{folder}/MEMORY.md" for folder in memory.visible.own_folders] if memory.viewer else []
     for name in (*INSTRUCTING, *INFORMING, *own):
-        if name == "memory.md" and any(file.name == "MEMORY.md" for file in files):
+        if name == "memory.md" and "MEMORY.md" in files:
             continue
         if name == "HEARTBEAT.md" and not memory.config.agent.heartbeat.every:
             continue
         try:
-            files.append(WorkspaceFile(name, _read_note(memory, name)))
+            files[name] = _read_note(memory, name)
         except NoteNotFound:
             continue
         except KeptError as exc:
             problems.append(f"{name} is left out: {exc.message}")
-    instructing = [file.name for file in files if file.name in INSTRUCTING]
+    instructing = [name for name in files if name in INSTRUCTING]
     if instructing and not memory.config.trusts_workspace:
         problems.append(UNTRUSTED.format(names=" and ".join(instructing), workspace=memory.workspace.root))
-    return TurnMaterial(tuple(files), problems=tuple(problems))
+    return TurnMaterial(files, problems=tuple(problems))
 
 
 def read_checklist(memory: Memory) -> str:
@@ -235,7 +235,7 @@ def build_turn_context(
             media=media_of(services.model),
             load_file=partial(load_attachment, services.sessions.transcripts.storage),
             agent=services.config.agent_id,
-            now=services.clock.now(),
+            now=services.memory.clock.now(),
             files=material.files,
             recalled=material.recalled,
             recalled_for=answered[0] if answered else None,
@@ -259,7 +259,7 @@ def build_turn_context(
 def read_day_notes(services: AgentServices, view: ConversationView, ids: Collection[str]) -> tuple[DayExcerpt, ...]:
     """Return the notes of today and yesterday for the first message of a day. If they are too long, the last lines are
     shown, of today first. Of each day, the notes of the person that the memory is for follow the shared ones."""
-    memory, now = services.memory, services.clock.now()
+    memory, now = services.memory, services.memory.clock.now()
     sent_at = (logged.entry.timestamp for logged in view.inbound if logged.inbound_id not in ids)
     if not services.model.writes or any(time.astimezone(now.tzinfo).date() == now.date() for time in sent_at):
         return ()

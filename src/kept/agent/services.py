@@ -21,7 +21,7 @@ from kept.agent.events import ApprovalDesk
 from kept.agent.extra_tools import ExtraTools
 from kept.agent.session_log import SessionLog
 from kept.agent.tools.tool_definitions import get_tool
-from kept.base.clock import Backoff, Clock
+from kept.base.clock import Backoff
 from kept.base.limits import estimate_tokens, one_line, shorten
 from kept.base.remote_errors import ContextOverflow
 from kept.base.values import frozen
@@ -91,7 +91,6 @@ class AgentServices:
     memory: Memory
     sessions: SessionStore
     model: ChatModel
-    clock: Clock
     limits: ModelLimits
     people: People
     extra: ExtraTools

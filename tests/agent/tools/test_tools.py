@@ -6,9 +6,9 @@ import datetime as dt
 
 import pytest
 
-from kept.agent.tools.tool_definitions import TOOLS, check_arguments, definitions, get_tool
+from kept.agent.tools.tool_definitions import TOOLS, definitions
 from kept.agent.tools.toolbox import HANDLERS, Toolbox
-from kept.errors import KeptError, UsageError
+from kept.errors import UsageError
 from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.testing import FrozenClock
@@ -87,15 +87,11 @@ def test_a_note_is_read_by_path_by_citation_and_by_lines(toolbox):
     assert whole.result.text == "# Memory\n\n- The espresso machine is descaled every March."
     cited = toolbox.run("memory_get", {"path": "MEMORY.md#L3"})
     assert (cited.result.start, cited.result.text) == (3, "- The espresso machine is descaled every March.")
-    lines = toolbox.run("memory_get", {"path": "MEMORY.md", "from": 1, "lines": 1})
+    lines = toolbox.run("memory_get", {"path": "MEMORY.md", "from": 1, "lines": 1.0})
     assert (lines.result.text, lines.result.next_from) == ("# Memory", 2)
     assert "read on from line 2" in lines.text
     beyond = toolbox.run("memory_get", {"path": "MEMORY.md", "from": 900})
     assert beyond.text == "MEMORY.md has no line 900."
-
-
-def test_a_path_that_is_nearly_right_is_answered_with_the_note(toolbox):
-    assert "Did you mean 'MEMORY.md'?" in toolbox.run("memory_get", {"path": "memory/MEMROY.md"}).text
 
 
 def test_a_daily_log_is_read_by_its_date(toolbox):
@@ -194,6 +190,8 @@ def test_without_a_question_the_latest_conversations_are_listed(toolbox):
         ("memory_get", {}, "either a path or a date"),
         ("memory_get", {"path": "MEMORY.md", "date": "today"}, "either a path or a date"),
         ("memory_get", {"path": "memory/none.md"}, "memory_search shows paths"),
+        ("memory_get", {"path": "memory/MEMROY.md"}, "Did you mean 'MEMORY.md'?"),
+        ("memory_get", {"path": "MEMORY.md", "lines": 3.5}, "whole number"),
         ("memory_write", {"text": "x", "to": "../out.md"}, "'..' is not allowed"),
         ("memory_write", {"text": "\n \n"}, "is empty"),
         ("memory_write", {"text": "x", "to": "notes.md"}, "would not be searched"),
@@ -230,13 +228,7 @@ def test_the_check_of_arguments_knows_all_that_the_schemas_say():
             assert schema["type"] != "string" or "maxLength" in schema or "enum" in schema
 
 
-def test_a_whole_number_may_be_written_with_a_point():
-    assert check_arguments(get_tool("memory_get"), {"path": "a.md", "lines": 3.0})["lines"] == 3
-    with pytest.raises(KeptError, match="whole number"):
-        check_arguments(get_tool("memory_get"), {"path": "a.md", "lines": 3.5})
-
-
-# as functions
+# secrets
 
 
 def test_a_secret_that_a_model_writes_is_redacted_in_the_note_and_the_index(toolbox, workspace):
@@ -264,19 +256,11 @@ def test_the_title_of_a_conversation_is_redacted(toolbox):
 def test_a_search_takes_tags_and_the_status_lists_them(toolbox, workspace):
     write_file(workspace / "memory/ada.md", "---\ntags: [vip, area/home]\n---\n\nThe engine. #old\n")
     write_file(workspace / "memory/bob.md", "Another engine. #vip\n")
-    outcome = toolbox.run("memory_search", {"query": "engine", "tags": "#vip, area"})
-    assert [hit.path for hit in outcome.result] == ["memory/ada.md"]
+    for tags in ("#vip, area", ["vip", "area"]):
+        outcome = toolbox.run("memory_search", {"query": "engine", "tags": tags})
+        assert [hit.path for hit in outcome.result] == ["memory/ada.md"]
     status = toolbox.run("memory_status", {})
     assert "\n> tags: #vip (2), #area (1), " in status.text
-
-
-def test_tags_may_be_a_list(toolbox, workspace):
-    write_file(workspace / "memory/a.md", "---\ntags: [work, tea]\n---\nThe parrot is green.\n")
-    found = [
-        toolbox.run("memory_search", {"query": "parrot", "tags": tags}).result.hits[0].path
-        for tags in (["work", "tea"], "work, tea")
-    ]
-    assert found == ["memory/a.md"] * 2
 
 
 def test_a_heading_that_a_passage_begins_with_is_not_said_twice(toolbox, workspace):

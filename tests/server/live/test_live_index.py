@@ -213,12 +213,10 @@ def test_where_the_kernel_has_no_watchers_left_folders_are_looked_at_and_that_is
     assert "max_user_watches" in notices[0]
 
 
-def test_without_the_package_that_watches_folders_are_looked_at_and_it_is_named(live, workspace, monkeypatch):
+def test_without_the_package_that_watches_folders_are_looked_at_and_it_is_named(live, monkeypatch):
     monkeypatch.setitem(sys.modules, "watchfiles", None)
     events = queue.SimpleQueue()
-    index = live(listener=events.put, timing=LiveTiming(poll_s=0.1))
-    write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-    wait_until(lambda: index.state().files == 2, "both notes")
+    assert live(listener=events.put).state().watching == "polling"
     assert any("kept[watch]" in event.message for event in _drain(events))
 
 
@@ -317,20 +315,15 @@ def test_a_search_does_not_wait_for_a_sync_that_goes_on(tmp_path, workspace):
             assert paths(memory.search("zeppelin")) == ["memory/b.md"]
 
 
-def test_two_in_one_process_share_the_work(live, workspace, tmp_path):
-    first, second = live(), live()
-    assert (first.state().role, second.state().role) == ("leader", "standby")
-    assert second.state().leader_pid == os.getpid()
-    first.stop()
-    wait_until(lambda: second.state().role == "leader", "the second takes over")
-
-
-def test_who_watches_can_be_found_out(live, tmp_path):
+def test_of_two_in_one_process_one_leads_and_who_it_is_can_be_found_out(live, tmp_path):
     with open_memory(tmp_path) as memory:
         assert find_watcher(memory.config) is None
-        index = live()
-        assert find_watcher(memory.config) == os.getpid()
-        index.stop()
+        first, second = live(), live()
+        assert (first.state().role, second.state().role) == ("leader", "standby")
+        assert second.state().leader_pid == find_watcher(memory.config) == os.getpid()
+        first.stop()
+        wait_until(lambda: second.state().role == "leader", "the second takes over")
+        second.stop()
         assert find_watcher(memory.config) is None
 
 
