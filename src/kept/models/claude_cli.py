@@ -16,7 +16,7 @@ import re
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -37,7 +37,6 @@ from kept.models.base import (
     ModelUsage,
     TextDelta,
     TextPart,
-    Thought,
     ToolOutput,
     ToolUse,
     Turn,
@@ -153,24 +152,19 @@ def render_conversation(turns: Iterable[Turn]) -> str:
     Text stays inside its JSON string, and a string cannot contain a line end, so no message can forge a line that looks
     like another role's turn.
     """
-    lines = [_json_line(fields) for turn in turns for fields in _iter_fields(turn)]
+    lines: list[str] = []
+    for turn, part in ((turn, part) for turn in turns for part in turn.parts):
+        match part:
+            case TextPart(text):
+                lines.append(_json_line(role=turn.role, text=text))
+            case ToolUse(call_id, name, arguments):
+                lines.append(_json_line(role="assistant", calls=name, id=call_id, arguments=dict(arguments)))
+            case ToolOutput(call_id, text, failed):
+                lines.append(_json_line(role="tool", id=call_id, failed=failed, text=text))
     return "\n".join([LEAD, "", *lines, "", CLOSING, ""])
 
 
-def _iter_fields(turn: Turn) -> Iterator[dict[str, Any]]:
-    for part in turn.parts:
-        match part:
-            case TextPart(text):
-                yield {"role": turn.role, "text": text}
-            case ToolUse():
-                yield {"role": "assistant", "calls": part.name, "id": part.id, "arguments": dict(part.arguments)}
-            case Thought():
-                pass
-            case ToolOutput():
-                yield {"role": "tool", "id": part.call_id, "failed": part.is_error, "text": part.text}
-
-
-def _json_line(fields: dict[str, Any]) -> str:
+def _json_line(**fields: Any) -> str:
     text = json.dumps(fields, ensure_ascii=False)
     try:
         text.encode()

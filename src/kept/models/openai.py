@@ -10,7 +10,6 @@ from itertools import chain
 from typing import Any, Literal
 
 from kept.base.limits import MAX_TOKENS, count_or_zero, utf8_safe
-from kept.config.schema import ThinkingLevel
 from kept.models.base import (
     ChatRequest,
     FilePart,
@@ -33,7 +32,6 @@ _REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
     "function_call": "tools",
     "content_filter": "refused",
 }
-_EFFORTS: Mapping[ThinkingLevel, str] = {"off": "none", "low": "low", "medium": "medium", "high": "high"}
 
 
 @dataclass
@@ -144,7 +142,7 @@ class OpenAIChat(SdkChat):
                 for tool in request.tools
             ]
         if request.thinking is not None:
-            body["reasoning_effort"] = _EFFORTS[request.thinking]
+            body["reasoning_effort"] = "none" if request.thinking == "off" else request.thinking
         limit = request.max_tokens or self.max_output_tokens
         if limit:
             # OpenAI's own models accept only the new name; many compatible servers know only the old one.

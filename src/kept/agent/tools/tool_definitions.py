@@ -49,10 +49,6 @@ def whole(description: str, **more: Any) -> Schema:
     return {"type": "integer", "description": description, **more}
 
 
-def number(description: str, **more: Any) -> Schema:
-    return {"type": "number", "description": description, **more}
-
-
 def closed(properties: dict[str, Schema], *, required: tuple[str, ...] = ()) -> Schema:
     """Return the schema of an object with these properties and no others."""
     return {
@@ -105,9 +101,12 @@ TOOLS: tuple[Tool, ...] = (
             {
                 "query": text("What to look for, in any language.", minLength=1, maxLength=MAX_QUERY_CHARS),
                 "maxResults": _MAX_RESULTS,
-                "minScore": number(
-                    f"Minimum score (default {_DEFAULTS.min_score:g}: all, with their grade).", minimum=0, maximum=1
-                ),
+                "minScore": {
+                    "type": "number",
+                    "description": f"Minimum score (default {_DEFAULTS.min_score:g}: all, with their grade).",
+                    "minimum": 0,
+                    "maximum": 1,
+                },
                 "source": text("Only notes (memory) or only conversations (sessions).", enum=list(SOURCES)),
                 "channel": _CHANNEL,
                 "path": _PATH,

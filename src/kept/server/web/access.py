@@ -27,6 +27,7 @@ from kept.base.clock import Clock
 from kept.base.grants import Grant
 from kept.base.net.serving import GRANT, App, Receive, Scope, Send, TokenGate, note_route, refuse
 from kept.errors import UsageError
+from kept.server.requests import headers_of
 
 if TYPE_CHECKING:
     from kept.server.web.page_templates import PageTemplates
@@ -211,7 +212,7 @@ class BrowserGuard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         if refusal := self._find_fault(scope, headers):
             await PlainTextResponse(f"{refusal}\n", 403)(scope, receive, send)
             return

@@ -17,12 +17,10 @@ from kept.base.records import parse_citation
 from kept.base.wording import plural, size_text
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name
 
-_SAFE = "/"
-
 
 def place_url(prefix: str, path: str) -> str:
     """Return the address of a page about a note, such as ``/edit/memory/ideas.md``."""
-    return f"/{prefix}/{quote(path, safe=_SAFE)}"
+    return f"/{prefix}/{quote(path)}"
 
 
 def citation_url(path: str, start_line: int | None = None, end_line: int | None = None) -> str:
