@@ -153,10 +153,10 @@ def render_conversation(turns: Iterable[Turn]) -> str:
     like another role's turn.
     """
     lines: list[str] = []
-    for turn, part in ((turn, part) for turn in turns for part in turn.parts):
+    for role, part in ((turn.role, part) for turn in turns for part in turn.parts):
         match part:
             case TextPart(text):
-                lines.append(_json_line(role=turn.role, text=text))
+                lines.append(_json_line(role=role, text=text))
             case ToolUse(call_id, name, arguments):
                 lines.append(_json_line(role="assistant", calls=name, id=call_id, arguments=dict(arguments)))
             case ToolOutput(call_id, text, failed):
