@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
-import subprocess
-import sys
+import select
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,8 @@ from kept import Message, SessionStore
 from kept.cli.root import cli
 from kept.sessions.entries import StateEntry, Text, ToolCall, ToolResult
 from tests.support.chat_server import ModelServer, Says
+from tests.support.commands import start_on
 from tests.support.files import write_file
-from tests.support.repository import ROOT
 from tests.support.session_strategies import path_of
 
 CODES = "\x1b]52;c;AAAA\x07\x1b[38;5;201m\x1b[2J\x08\x0e\x7f\x9b31m\x9dx\u202eevil\u2066iso\u2028para\u2029"
@@ -145,38 +147,54 @@ def runs(hostile: dict[str, Any]) -> list[list[str]]:
     return [*chosen, ["--help"], [HOSTILE], ["--set", HOSTILE, "status"], ["--agent", HOSTILE, "status"]]
 
 
+SERVING = {"--watch": " chunks", "gateway": "/v1/messages", "web": "Stop with Ctrl-C", "serve": "Serving at"}
+"""What a command that serves says once it does."""
+PATIENCE_S = 60
+
+
+def show(args: list[str], hook: str, environment: dict[str, str], folder: Path, *, terminal: bool) -> tuple[int, str]:
+    """Run a command on a terminal or into a pipe, until it ends or serves. Return its exit code and its output."""
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    stdin, writer = os.pipe()
+    told = hook.encode() if "hook" in args else b""
+    run = start_on((theirs if terminal and not told else stdin, theirs, theirs), *args, env=environment, cwd=folder)
+    os.close(theirs)
+    os.close(stdin)
+    os.write(writer, told)
+    os.close(writer)
+    if terminal and not told:
+        os.write(ours, b"\x04")  # Ctrl-D, for what reads the terminal
+    out, is_stopped = b"", False
+    while select.select([ours], [], [], PATIENCE_S)[0]:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # how a terminal ends
+            break
+        if not part:
+            break
+        out += part
+        if not is_stopped and any(name in args and said.encode() in out for name, said in SERVING.items()):
+            is_stopped = True
+            os.kill(run.pid, signal.SIGTERM)
+    os.close(ours)
+    return run.wait(PATIENCE_S), out.decode("utf-8", "surrogateescape")
+
+
 def test_no_command_writes_to_a_terminal_what_the_terminal_obeys(hostile, environment):
     hook = json.dumps({"cwd": HOSTILE, "session_id": HOSTILE, "transcript_path": f"{HOSTILE}.jsonl"})
-    requests = [{"args": args, "stdin": hook if "hook" in args else ""} for args in runs(hostile)]
-    ended = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "support" / "hostile_commands.py")],
-        input=json.dumps({"runs": requests}).encode(),
-        capture_output=True,
-        env={**environment, "TERM": "xterm-256color", "COLUMNS": "200", "EDITOR": "true"},
-        cwd=hostile["tmp"],
-        timeout=300,
-    )
-    assert ended.returncode == 0, ended.stderr.decode()[-2000:]
-    done = json.loads(ended.stdout)
-    assert len(done) == 2 * len(requests)
-    assert [ended_run["args"] for ended_run in done if ended_run["code"] == -9] == [], "these did not end"
-    shown_by = {
-        ended_run["args"][0]
-        for ended_run in done
-        if ended_run["args"] and ended_run["code"] == 0 and "evil" in ended_run["out"]
-    }
+    env = {**environment, "TERM": "xterm-256color", "COLUMNS": "200", "EDITOR": "true"}
+    shown_by = set()
+    for args in runs(hostile):
+        for terminal in (True, False):
+            code, out = show(args, hook, env, hostile["tmp"], terminal=terminal)
+            where = f"{args} on a {'terminal' if terminal else 'pipe'}: {out[:3000]!r}"
+            if code == 0 and "evil" in out:
+                shown_by.add(args[0])
+            assert code not in (70, -9), where
+            assert "Traceback" not in out, where
+            if not terminal and args[:1] in EXACT and "--json" not in args:
+                continue
+            assert THEIRS not in out, where
+            raw = RAW.search(OURS.sub("", out) if terminal else out)
+            assert raw is None, f"{raw[0]!r} at {raw.start()}: {where}" if raw else where
     assert shown_by >= {"index", "search", "get", "sessions", "status", "chat", "config", "connect"}
-    for ended_run in done:
-        where = f"{ended_run['args']} on a {ended_run['on']}: {ended_run['out'][:3000]!r}"
-        assert ended_run["code"] != 70, where
-        assert "Traceback" not in ended_run["out"], where
-        if (
-            ended_run["on"] == "pipe"
-            and any(ended_run["args"][: len(path)] == path for path in EXACT)
-            and "json" not in str(ended_run["args"])
-        ):
-            continue
-        assert THEIRS not in ended_run["out"], where
-        shown = OURS.sub("", ended_run["out"]) if ended_run["on"] == "terminal" else ended_run["out"]
-        raw = RAW.search(shown)
-        assert raw is None, f"{raw[0]!r} at {raw.start()}: {where}" if raw else where

@@ -481,7 +481,7 @@ def test_a_job_that_was_collected_and_not_struck_off_costs_nothing(place):
 
 
 def lose(handler: servers.Handler, request: servers.Request) -> None:
-    handler.server.provider.answer(request)
+    handler.server.owner.answer(request)
     handler.break_off()
 
 

@@ -123,7 +123,7 @@ def test_no_call_has_more_than_eight_thousand_tokens_and_no_more_than_four_are_u
         together.wait()  # nobody goes on until four are here
         with lock:
             under_way -= 1
-        handler.reply(handler.server.provider.answer(request))
+        handler.reply(handler.server.owner.answer(request))
 
     openai.server.always = count
     texts = ["eight thousand tokens are a lot of words " * 24 for _ in range(192)]

@@ -73,7 +73,7 @@ def test_a_server_that_dies_half_way_loses_nothing(workspace, server, opened, fa
     assert memory.sync().ok
     write(workspace, 60, first=10, words=150)
     served = len(server.requests)
-    server.faults.extend([lambda handler, request: handler.reply(handler.server.provider.answer(request))] * 2)
+    server.faults.extend([lambda handler, request: handler.reply(handler.server.owner.answer(request))] * 2)
     server.always = servers.dies
     report = memory.sync()
     assert not report.ok
@@ -99,7 +99,7 @@ def test_an_outage_during_a_rebuild_leaves_the_old_index_in_use_and_keeps_what_a
     write(workspace, 60, words=150)
     opened(embedder_of(server, fake, model="before")).sync()
     memory = opened(embedder_of(server, fake, model="after"))
-    server.faults.extend([lambda handler, request: handler.reply(handler.server.provider.answer(request))] * 2)
+    server.faults.extend([lambda handler, request: handler.reply(handler.server.owner.answer(request))] * 2)
     server.always = servers.says(503)
     report = memory.sync()
     assert "The old index is still in use." in report.failures[0]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.support.loopback_http import LoopbackHandler, LoopbackHttp
+from tests.support.loopback_http import LoopbackHandler, LoopbackServer
 
 ANTHROPIC, OPENAI = "/v1/messages", "/v1/chat/completions"
 
@@ -128,7 +128,7 @@ def openai_error(message: str, *, kind: str = "invalid_request_error", code: Any
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-class ModelServer:
+class ModelServer(LoopbackServer):
     def __init__(self, *, key: str | None = None) -> None:
         self.key = key
         """The only accepted key; None accepts every request."""
@@ -136,19 +136,15 @@ class ModelServer:
         self.answers: deque[Answer] = deque()
         self.otherwise: Answer | Callable[[Request], Answer] = Says("Fine.")
         self.lock = threading.Lock()
-        self.stopped = threading.Event()
         self.chatted = threading.Condition(self.lock)
-        self._http = _Http(("127.0.0.1", 0), _Handler)
-        self._http.model = self
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
+        super().__init__(_Handler)
 
     def script(self, *answers: Answer) -> None:
         self.answers.extend(answers)
 
     @property
     def anthropic_url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return self.origin
 
     @property
     def openai_url(self) -> str:
@@ -169,35 +165,18 @@ class ModelServer:
                 return self.answers.popleft()
         return self.otherwise(request) if callable(self.otherwise) else self.otherwise
 
-    def __enter__(self) -> ModelServer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if not self.stopped.is_set():
-            self.stopped.set()
-            self._http.shutdown()
-            self._http.server_close()
-
-
-class _Http(LoopbackHttp):
-    model: ModelServer
-
 
 class _Handler(LoopbackHandler, BaseHTTPRequestHandler):
-    server: _Http
-
     def do_HEAD(self) -> None:
         self._note(None)
-        self.send_response(200)
-        self.send_header("content-length", "0")
-        self.end_headers()
+        self.send(200)
 
     def do_GET(self) -> None:
         self._note(None)
-        self._send(200, {"data": [], "object": "list", "has_more": False})
+        self.send(200, {"data": [], "object": "list", "has_more": False})
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        raw = self.read_body()
         try:
             body = json.loads(raw)
         except ValueError:
@@ -205,9 +184,9 @@ class _Handler(LoopbackHandler, BaseHTTPRequestHandler):
         request = self._note(body)
         path = request.path.partition("?")[0]
         if path == ANTHROPIC + "/count_tokens":
-            self._send(200, {"input_tokens": len(raw) // 4})
+            self.send(200, {"input_tokens": len(raw) // 4})
         elif path not in (ANTHROPIC, OPENAI):
-            self._send(404, openai_error(f"Invalid URL (POST {self.path})"))
+            self.send(404, openai_error(f"Invalid URL (POST {self.path})"))
         elif not self._is_known(request):
             self._refuse(path)
         else:
@@ -216,28 +195,28 @@ class _Handler(LoopbackHandler, BaseHTTPRequestHandler):
     def _note(self, body: Any) -> Request:
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.command, self.path, headers, body)
-        with self.server.model.chatted:
-            self.server.model.requests.append(request)
-            self.server.model.chatted.notify_all()
+        with self.server.owner.chatted:
+            self.server.owner.requests.append(request)
+            self.server.owner.chatted.notify_all()
         return request
 
     def _is_known(self, request: Request) -> bool:
         sent = request.headers.get("x-api-key") or request.headers.get("authorization", "").removeprefix("Bearer ")
-        return self.server.model.key in (None, sent)
+        return self.server.owner.key in (None, sent)
 
     def _refuse(self, path: str) -> None:
         if path == ANTHROPIC:
-            self._send(401, anthropic_error("authentication_error", "invalid x-api-key"))
+            self.send(401, anthropic_error("authentication_error", "invalid x-api-key"))
         else:
-            self._send(401, openai_error("Incorrect API key provided.", code="invalid_api_key"))
+            self.send(401, openai_error("Incorrect API key provided.", code="invalid_api_key"))
 
     def _answer(self, request: Request, wire: _Wire) -> None:
-        answer = self.server.model.next_answer(request)
+        answer = self.server.owner.next_answer(request)
         match answer:
             case Fails(status, body, headers):
-                self._send(status, body, headers)
+                self.send(status, body, headers)
             case Says() if not request.body.get("stream"):
-                self._send(200, wire.whole(answer))
+                self.send(200, wire.whole(answer))
             case Says():
                 self._stream([*wire.start(answer), *wire.content(answer), *wire.end(answer)])
             case Raw():
@@ -246,7 +225,7 @@ class _Handler(LoopbackHandler, BaseHTTPRequestHandler):
                 self._stream([*wire.start(Says()), *wire.content(Says(text)), wire.error(answer)])
             case Stalls(text, pings):
                 self._stream([*wire.start(Says()), *wire.content(Says(text))], end=False)
-                while not self.server.model.stopped.wait(0.02 if pings else 10):
+                while not self.server.owner.stopped.wait(0.02 if pings else 10):
                     self._chunk(wire.ping() if pings else "")
                 self.break_off()
             case Breaks(text, in_order):
@@ -259,17 +238,8 @@ class _Handler(LoopbackHandler, BaseHTTPRequestHandler):
             self._stream([line + "\n\n" for line in answer.lines])
             return
         self._stream([], end=False, encoding=answer.encoding)
-        while not self.server.model.stopped.is_set():
+        while not self.server.owner.stopped.is_set():
             self._chunk("".join(answer.lines))
-
-    def _send(self, status: int, body: Any, headers: tuple[tuple[str, str], ...] = ()) -> None:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        for name, value in (("content-type", "application/json"), *headers):
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
 
     def _stream(self, events: list[str], *, end: bool = True, encoding: str = "") -> None:
         self.send_response(200)

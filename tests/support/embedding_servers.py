@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from tests.support.loopback_http import LoopbackHandler, LoopbackHttp
+from tests.support.loopback_http import LoopbackHandler, LoopbackServer
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -59,19 +59,17 @@ Fault = Callable[["Handler", Request], None]
 
 
 class Handler(LoopbackHandler, BaseHTTPRequestHandler):
-    server: _Http
-
     def do_GET(self) -> None:
         self._serve(None)
 
     def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("content-length", 0)))
+        raw = self.read_body()
         self._serve(raw if self.headers["content-type"].startswith("multipart/") else json.loads(raw))
 
     def _serve(self, body: Any) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Request(self.path, headers, body, self.command)
-        provider = self.server.provider
+        provider = self.server.owner
         with provider.lock:
             provider.requests.append(request)
             fault = provider.faults.popleft() if provider.faults else provider.always
@@ -81,20 +79,10 @@ class Handler(LoopbackHandler, BaseHTTPRequestHandler):
             self.reply(provider.answer(request))
 
     def reply(self, reply: Reply) -> None:
-        body = reply.encoded()
-        self.send_response(reply.status)
-        for name, value in (("content-type", "application/json"), *reply.headers):
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        self.send(reply.status, reply.body, reply.headers)
 
 
-class _Http(LoopbackHttp):
-    provider: Provider
-
-
-class Provider:
+class Provider(LoopbackServer):
     """Base class of the servers. Subclasses implement the documented behaviour in `check_and_embed`."""
 
     path = ""
@@ -107,31 +95,11 @@ class Provider:
         self.refuses: Callable[[str], bool] = lambda text: False
         self.most_chars: int | None = None
         self.lock = threading.Lock()
-        self.stopped = threading.Event()
-        self._http = _Http(("127.0.0.1", 0), Handler)
-        self._http.provider = self
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
-
-    @property
-    def origin(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        super().__init__(Handler)
 
     @property
     def base_url(self) -> str:
         return self.origin + self.path
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        if not self.stopped.is_set():
-            self.stopped.set()
-            self._http.shutdown()
-            self._http.server_close()
 
     def answer(self, request: Request) -> Reply:
         try:
@@ -293,7 +261,7 @@ def bad_gateway(handler: Handler, request: Request) -> None:
 
 def hangs(handler: Handler, request: Request) -> None:
     """Send nothing until the server stops or ten seconds have passed."""
-    handler.server.provider.stopped.wait(10)
+    handler.server.owner.stopped.wait(10)
     handler.break_off()
 
 
@@ -306,14 +274,14 @@ def drips(handler: Handler, request: Request) -> None:
 
 
 def _drip(handler: Handler) -> None:
-    while not handler.server.provider.stopped.wait(0.01):
+    while not handler.server.owner.stopped.wait(0.01):
         handler.wfile.write(b" ")
         handler.wfile.flush()
 
 
 def breaks_off(handler: Handler, request: Request) -> None:
     """Reset the connection in the middle of the answer."""
-    whole = handler.server.provider.answer(request).encoded()
+    whole = handler.server.owner.answer(request).encoded()
     handler.send_response(200)
     handler.send_header("content-length", str(len(whole)))
     handler.end_headers()
@@ -324,7 +292,7 @@ def breaks_off(handler: Handler, request: Request) -> None:
 
 def dies(handler: Handler, request: Request) -> None:
     """Stop the server: reset this connection and refuse later ones."""
-    provider = handler.server.provider
+    provider = handler.server.owner
     provider.always = dies
     provider.stop()
     handler.break_off()
@@ -334,7 +302,7 @@ def changed(change: Callable[[list[Any]], Any]) -> Fault:
     """Return a fault that sends the right answer with its list of vectors changed."""
 
     def fault(handler: Handler, request: Request) -> None:
-        body = handler.server.provider.answer(request).body
+        body = handler.server.owner.answer(request).body
         for name in ("data", "embeddings"):
             if name in body:
                 body[name] = change(body[name])

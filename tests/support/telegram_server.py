@@ -8,8 +8,6 @@ with BotApi() as api:
 
 from __future__ import annotations
 
-import json
-import sys
 import threading
 import time
 from collections import defaultdict, deque
@@ -17,9 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from html.parser import HTMLParser
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, unquote
+
+from tests.support.loopback_http import LoopbackHandler, LoopbackServer
 
 TOKEN = "123456:TEST-token"
 BOT = {"id": 123456, "is_bot": True, "first_name": "Kept", "username": "kept_bot", "can_join_groups": True}
@@ -32,7 +32,7 @@ class Fault:
     """An error instead of the answer. With ``done`` the request is carried out all the same."""
 
     status: int
-    body: bytes = b""
+    body: Any = b""
     done: bool = False
     hang_up: bool = False
 
@@ -87,7 +87,7 @@ def _note(notes: list[Any], note: Any) -> bool:
     return True
 
 
-class BotApi:
+class BotApi(LoopbackServer):
     def __init__(self) -> None:
         self.others: dict[str, BotApi] = {}
         """Further bots on the same server, by their tokens."""
@@ -103,26 +103,16 @@ class BotApi:
         self._updates: list[dict[str, Any]] = []
         self._next = 1000
         self._changed = threading.Condition()
-        self._stopped = False
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.api = self
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        self._thread.start()
+        super().__init__(_Handler)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return self.origin
 
-    def __enter__(self) -> BotApi:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
+    def stop(self) -> None:
+        super().stop()
         with self._changed:
-            self._stopped = True
             self._changed.notify_all()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
 
     # Called by tests
 
@@ -179,7 +169,7 @@ class BotApi:
         body: dict[str, Any] = {"ok": False, "error_code": status, "description": f"Error {status}"}
         if retry_after is not None:
             body["parameters"] = {"retry_after": retry_after}
-        self.faults[method].append(Fault(status, json.dumps(body).encode(), done))
+        self.faults[method].append(Fault(status, body, done))
 
     def fail_raw(self, method: str, fault: Fault) -> None:
         self.faults[method].append(fault)
@@ -207,7 +197,7 @@ class BotApi:
             self.offsets.append(offset)
             if offset > 0:
                 self._updates = [update for update in self._updates if update["update_id"] >= offset]
-            self._changed.wait_for(lambda: self._updates or self._stopped, min(timeout_s, _LONGEST_POLL_S))
+            self._changed.wait_for(lambda: self._updates or self.stopped.is_set(), min(timeout_s, _LONGEST_POLL_S))
             return list(self._updates[:100])
 
     def _send(self, fields: dict[str, Any]) -> dict[str, Any]:
@@ -234,32 +224,19 @@ class BotApi:
             return [message["text"] for message in self.sent]
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    api: BotApi
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], OSError):  # the client was killed
-            super().handle_error(request, client_address)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
+class _Handler(LoopbackHandler, BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length", 0))
-        body = self.rfile.read(length)
-        if len(body) < length:  # the client was killed while sending
+        body = self.read_body()
+        if len(body) < int(self.headers["content-length"]):  # the client was killed while sending
             self.close_connection = True
             return
         fields = {name: values[0] for name, values in parse_qs(body.decode(), keep_blank_values=True).items()}
         _, token, method = self.path.split("/")
-        api = self.server.api
+        api = self.server.owner
         if token != f"bot{TOKEN}" and token.removeprefix("bot") in api.others:
             api = api.others[token.removeprefix("bot")]
         elif token != f"bot{TOKEN}":
-            self._answer(401, b'{"ok": false, "error_code": 401, "description": "Unauthorized"}')
+            self.send(401, {"ok": False, "error_code": 401, "description": "Unauthorized"})
             return
         fault = api.faults[method].popleft() if api.faults[method] else None
         if fault is not None and not fault.done:
@@ -267,31 +244,18 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             result = api.call(method, fields) if fault is None or fault.done else None
         except ApiError as exc:
-            self._answer(400, json.dumps({"ok": False, "error_code": 400, "description": str(exc)}).encode())
+            self.send(400, {"ok": False, "error_code": 400, "description": str(exc)})
             return
         if fault is not None and fault.hang_up:
             self.close_connection = True
         elif fault is not None:
-            self._answer(fault.status, fault.body)
+            self.send(fault.status, fault.body)
         else:
-            self._answer(200, json.dumps({"ok": True, "result": result}).encode())
+            self.send(200, {"ok": True, "result": result})
 
     def do_GET(self) -> None:
         """Serve a file at /file/bot<token>/files/<id>."""
         *_, token, _, file_id = unquote(self.path).split("/")
-        content = self.server.api.files.get(file_id)
+        content = self.server.owner.files.get(file_id)
         known = token == f"bot{TOKEN}" and content is not None
-        self._answer(200 if known else 404, content if known and content is not None else b"")
-
-    def _answer(self, status: int, body: bytes) -> None:
-        try:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:
-            self.close_connection = True  # the client was killed while waiting
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        self.send(200 if known else 404, content if known and content is not None else b"")
