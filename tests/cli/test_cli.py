@@ -64,6 +64,9 @@ def test_add_writes_its_arguments_to_the_daily_log(kept, workspace):
 
 
 def test_add_reads_standard_input(kept, workspace):
+    for encoding in ("utf-8", "utf-8-sig"):
+        assert kept("add", "--to", f"memory/{encoding}.md", stdin="café 😀".encode(encoding)).code == 0
+        assert (workspace / f"memory/{encoding}.md").read_text(encoding="utf-8") == "café 😀\n"
     ended = kept("add", "-", "--to", "memory/x.md", "--json", stdin="first\r\nsecond\n\n")
     assert ended.json == {
         "path": "memory/x.md",
@@ -97,12 +100,6 @@ def test_add_refuses_bytes_that_it_would_have_to_replace(kept, workspace, raw, r
     assert not (workspace / "memory/x.md").exists()
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
-def test_add_reads_text_with_a_byte_order_mark(kept, workspace, encoding):
-    assert kept("add", "--to", "memory/x.md", stdin="café 😀".encode(encoding)).code == 0
-    assert (workspace / "memory/x.md").read_text(encoding="utf-8") == "café 😀\n"
-
-
 def test_files_that_are_not_indexed_are_reported(kept, workspace):
     write_file(workspace / "memory/a.md", "A.\n")
     for name in ("b.txt", "c.markdown", "d.org"):
@@ -131,18 +128,14 @@ def test_any_argument_is_a_query(kept, notes, query):
     assert ended.err == ""
 
 
-def test_get_reads_a_note_and_says_how_to_go_on(kept, notes):
+def test_get_reads_a_note_or_lines_of_it_and_says_how_to_go_on(kept, notes):
     ended = kept("get", "memory/ideas.md")
     assert ended.out == "".join(f"line {n}\n" for n in range(1, 201))
     assert ended.err == "… more: kept get memory/ideas.md --from 201\n"
     assert kept("get", "MEMORY.md").out == (notes / "MEMORY.md").read_text()
-
-
-def test_get_reads_lines_by_number_or_by_citation(kept, notes):
     assert kept("get", "memory/ideas.md", "--from", "3", "--lines", "2").out == "line 3\nline 4\n"
-    assert kept("get", "memory/ideas.md#L3-L4").out == "line 3\nline 4\n"
-    assert kept("get", "memory/ideas.md#L9").out == "line 9\n"
-    assert kept("get", "memory/ideas.md#L9-L3").out == "line 9\n"
+    for lines, text in {"L3-L4": "line 3\nline 4\n", "L9": "line 9\n", "L9-L3": "line 9\n"}.items():
+        assert kept("get", f"memory/ideas.md#{lines}").out == text
 
 
 def test_status_and_doctor_change_no_note(kept, notes):
@@ -204,23 +197,6 @@ def test_doctor_names_a_damaged_transcript_and_not_one_that_lacks_its_end(kept, 
     checks = [check for check in ended.json["checks"] if check["name"] == "sessions"]
     (check,) = checks  # the storage puts a torn end aside, with the next message
     assert (check["ok"], damaged.name in check["detail"], "line 3" in check["detail"]) == (False, True, True)
-
-
-def test_watch_indexes_at_once_and_stops_when_told(environment, notes):
-    with subprocess.Popen(
-        [KEPT, "index", "--watch"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**environment, "KEPT_WORKSPACE": str(notes), "KEPT_MEMORY_SEARCH__SYNC__WATCH_DEBOUNCE_MS": "50"},
-        text=True,
-    ) as watching:
-        assert watching.stderr.readline().startswith("Watching ")
-        write_file(notes / "memory/new.md", "new")
-        watching.terminate()
-        out, err = watching.communicate(timeout=30)
-    assert watching.returncode == 0
-    assert "3 files indexed" in out
-    assert err == ""
 
 
 # what goes wrong
@@ -286,12 +262,6 @@ def test_no_command_shows_the_help_as_help(kept, args):
 
 
 # pipes, terminals, encodings
-
-
-@pytest.mark.parametrize("args", [["search", "lighthouse", "--explain"], ["status"], ["config", "explain"], ["doctor"]])
-def test_a_pipe_gets_no_control_codes(kept, notes, args):
-    ended = kept(*args, env={"TERM": "xterm-256color"})
-    assert not ANSI.search(ended.out + ended.err)
 
 
 @pytest.mark.parametrize("args", [["search", "lighthouse", "--explain"], ["status"], ["doctor"], ["get", "none.md"]])

@@ -133,9 +133,13 @@ def test_the_first_screen_has_ten_lines(kept):
 # start-up
 
 
-def test_a_search_imports_neither_the_help_nor_other_commands(environment, workspace, tmp_path):
-    imported = modules_of(["search", "x"], environment, workspace, tmp_path)
-    assert not imported & {"kept.cli.help", "kept.cli.config", "difflib"}
+def test_a_search_imports_neither_other_commands_nor_what_its_words_and_settings_do_not_need(
+    environment, workspace, tmp_path
+):
+    write_file(workspace / "MEMORY.md", "The quarterly report is late.\n")
+    imported = modules_of(["search", "quarterly report"], environment, workspace, tmp_path)
+    unneeded = {"kept.cli.help", "kept.cli.config", "difflib", "kept.search.expansion", "onnxruntime"}
+    assert not imported & {*unneeded, "kept.embedding.onnx"}
 
 
 def modules_of(args: list[str], environment: dict[str, str], workspace: Path, tmp_path: Path) -> set[str]:

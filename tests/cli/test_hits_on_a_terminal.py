@@ -38,12 +38,6 @@ def test_text_is_wrapped_at_words_with_a_hanging_indent(terminal, columns):
     assert LONG in item  # no word is cut
 
 
-def test_a_pipe_gets_whole_lines(kept, terminal):
-    shown = kept("search", "staging port").out
-    assert f"      {LONG}\n" in shown
-    assert "\x1b" not in shown
-
-
 def test_a_hit_has_one_header_line_and_no_date_twice(kept, terminal):
     header, text, *_ = kept("search", "cafés").out.splitlines()
     assert re.fullmatch(r"\d\.\d\d strong  memory/2026-03-02\.md#L1-L5  09:30", header)

@@ -130,7 +130,7 @@ def machine(tmp_path, transcripts):
     return {"CODEX_HOME": str(user / "codex-home")}
 
 
-def test_import_alone_says_what_there_is_and_imports_nothing(kept, machine):
+def test_import_alone_says_what_there_is_and_imports_it_with_yes(kept, machine, workspace):
     done = kept("import", env=machine)
     assert done.code == 0
     home = machine["CODEX_HOME"].removesuffix("/codex-home")
@@ -142,14 +142,10 @@ def test_import_alone_says_what_there_is_and_imports_nothing(kept, machine):
         "To import them all: kept import --yes",
     ]
     assert kept("sessions", "list", "--json").json == {"sessions": []}
-
-
-def test_import_alone_imports_everything_with_yes(kept, machine, workspace):
-    done = kept("import", "--yes", "--json", env=machine).json
-    assert [report["imported"] for report in done["reports"]] == [1, 1, 1, 1]
+    for outcome in ("imported", "unchanged"):
+        done = kept("import", "--yes", "--json", env=machine).json
+        assert [report[outcome] for report in done["reports"]] == [1, 1, 1, 1]
     assert "spade" in (workspace / "MEMORY.md").read_text()
-    again = kept("import", "--yes", "--json", env=machine).json
-    assert [report["unchanged"] for report in again["reports"]] == [1, 1, 1, 1]
 
 
 def test_import_alone_asks_on_a_terminal(kept, machine, environment, workspace):

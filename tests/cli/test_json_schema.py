@@ -159,7 +159,7 @@ def test_the_output_of_every_command_fits_its_schema(kept, session, tmp_path):
     assert not {*commands_with_json()} - checked
 
 
-def test_every_event_of_watch_fits_the_schema(session, tmp_path):
+def test_watch_indexes_at_once_stops_when_told_and_all_its_events_fit_the_schema(session, tmp_path):
     watching = start_kept(tmp_path, "index", "--watch", "--json")
     assert watching.stdout is not None
     for line in watching.stdout:

@@ -12,10 +12,8 @@ from kept.notes.fact_changes import compare_facts, differ
 from kept.notes.facts import read_fact
 
 DATA = Path(__file__).parent / "data"
-PAIRS, MORE_PAIRS = (
-    [json.loads(line) for line in (DATA / name).read_text().splitlines()]
-    for name in ("pairs_of_lines.jsonl", "more_pairs_of_lines.jsonl")
-)
+FILES = ("pairs_of_lines.jsonl", "more_pairs_of_lines.jsonl")
+PAIRS = [json.loads(line) for name in FILES for line in (DATA / name).read_text().splitlines()]
 KINDS = {"changes": "change", "repeats": "repetition", "restates": "repetition", None: "none"}
 
 
@@ -28,41 +26,25 @@ def judge(pair):
     return "none" if pair["older_note"] == "daily" else KINDS[relation(pair["older"], pair["newer"])]
 
 
-def count_found(pairs):
-    return Counter((pair["label"], judge(pair)) for pair in pairs)
-
-
-def print_figures(name, counts):
-    for kind in ("change", "repetition"):
-        found = sum(count for (_, given), count in counts.items() if given == kind)
-        labelled = sum(count for (label, _), count in counts.items() if label == kind)
-        print(f"{name}: {kind}: precision {counts[kind, kind]}/{found}, recall {counts[kind, kind]}/{labelled}")
-
-
-def count_false_changes(counts):
-    return sum(count for (label, given), count in counts.items() if given == "change" != label)
-
-
-def test_no_event_and_nothing_that_also_holds_is_proposed_as_changed_and_most_changes_are_found():
-    counts = count_found(PAIRS)
-    print_figures("first pairs", counts)
-    assert count_false_changes(counts) == 0
-    assert counts["change", "change"] >= 0.6 * sum(pair["label"] == "change" for pair in PAIRS)
-
-
 @pytest.mark.parametrize(
     ("name", "most_false", "least_found"),
     [
+        (None, 0, 36),
         ("work, study and money", 0, 26),
         ("home, health and clubs", 0, 35),
         # Written together with the rules: what a line tells of one attribute changes no other.
         ("one subject, two attributes", 3, 14),
     ],
 )
-def test_pairs_by_other_writers_have_no_false_changes_and_half_of_the_changes_are_found(name, most_false, least_found):
-    counts = count_found(pair for pair in MORE_PAIRS if pair["set"] == name)
-    print_figures(name, counts)
-    assert count_false_changes(counts) <= most_false
+def test_no_event_and_nothing_that_also_holds_is_proposed_as_changed_and_most_changes_are_found(
+    name, most_false, least_found
+):
+    counts = Counter((pair["label"], judge(pair)) for pair in PAIRS if pair.get("set") == name)
+    for kind in ("change", "repetition"):
+        proposed = sum(count for (_, given), count in counts.items() if given == kind)
+        labelled = sum(count for (label, _), count in counts.items() if label == kind)
+        print(f"{name}: {kind}: precision {counts[kind, kind]}/{proposed}, recall {counts[kind, kind]}/{labelled}")
+    assert sum(count for (label, given), count in counts.items() if given == "change" != label) <= most_false
     assert counts["change", "change"] >= least_found
 
 

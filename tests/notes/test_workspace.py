@@ -74,19 +74,25 @@ def test_extra_paths_may_be_files_and_folders_inside_and_outside(memory, workspa
     }
 
 
-def test_an_extra_path_that_cannot_be_used_is_reported_and_the_rest_goes_on(memory, workspace, tmp_path):
+def test_an_extra_path_that_cannot_be_used_is_reported_and_neither_searched_nor_read(memory, workspace, tmp_path):
     write_file(workspace / "MEMORY.md", "x")
-    write_file(tmp_path / "real/x.md", "x")
+    write_file(tmp_path / "real/sub/x.md", "secret")
     (tmp_path / "link").symlink_to(tmp_path / "real")
+    (workspace / "docs").symlink_to(tmp_path / "real")
     write_file(tmp_path / "x.txt", "x")
-    extra = [str(tmp_path / name) for name in ("nowhere", "link", "x.txt")]
-    opened = memory(settings={EXTRA: extra})
-    assert problems(opened) == {
-        extra[0]: "extra path does not exist",
-        extra[1]: "extra path is a symbolic link, which is not followed",
-        extra[2]: "extra path is neither a folder nor Markdown",
+    is_link = "extra path is a symbolic link, which is not followed"
+    reasons = {
+        str(tmp_path / "nowhere"): "extra path does not exist",
+        str(tmp_path / "link"): is_link,
+        str(tmp_path / "x.txt"): "extra path is neither a folder nor Markdown",
     }
+    opened = memory(settings={EXTRA: [*reasons, "docs/sub", "docs/sub/x.md"]})
+    assert reasons.items() <= problems(opened).items()
+    assert {reason for path, reason in problems(opened).items() if "docs" in path} == {is_link}
     assert indexed(opened) == {"MEMORY.md"}
+    for path in (str(tmp_path / "link/sub/x.md"), "docs/sub/x.md"):
+        with pytest.raises(PathRefused):
+            opened.read(path)
 
 
 def test_symbolic_links_are_not_followed(memory, workspace, tmp_path):
@@ -113,23 +119,27 @@ def test_what_is_named_like_a_note_and_is_no_file_is_passed_over(memory, workspa
         assert indexed(memory()) == {"memory/folder.md/inner.md"}
 
 
-def test_a_file_over_the_limit_is_reported_and_the_rest_goes_on(memory, workspace):
+def test_what_cannot_be_indexed_is_reported_and_the_rest_goes_on(memory, workspace):
+    """Root may read everything, so a folder is made too deep for a path to name it."""
     write_file(workspace / "memory/big.md", "x" * 1001)
     write_file(workspace / "memory/fits.md", "x" * 1000)
-    opened = memory(settings={LIMIT: 1000})
-    assert indexed(opened) == {"memory/fits.md"}
-    assert problems(opened) == {"memory/big.md": "1,001 bytes, more than the limit of 1,000; not indexed"}
-    with pytest.raises(NoteTooLarge):
-        opened.read("memory/big.md")
-
-
-def test_a_name_that_is_not_utf8_is_reported_and_the_rest_goes_on(memory, workspace):
-    write_file(workspace / "memory/fine.md", "x")
     with open(os.fsencode(workspace) + b"/memory/\xff\xfe.md", "wb") as file:
         file.write(b"x")
-    opened = memory()
-    assert indexed(opened) == {"memory/fine.md"}
-    assert problems(opened) == {"memory/\ufffd\ufffd.md": "its name is not valid UTF-8"}
+    folder = os.open(workspace / "memory", os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("d" * 250, dir_fd=folder)
+        inner = os.open("d" * 250, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    opened = memory(settings={LIMIT: 1000})
+    assert indexed(opened) == {"memory/fits.md"}
+    reasons = problems(opened)
+    assert reasons.pop("memory/big.md") == "1,001 bytes, more than the limit of 1,000; not indexed"
+    assert reasons.pop("memory/\ufffd\ufffd.md") == "its name is not valid UTF-8"
+    assert list(reasons.values()) == ["cannot be read (File name too long)"]
+    with pytest.raises(NoteTooLarge):
+        opened.read("memory/big.md")
 
 
 def test_a_workspace_below_a_folder_whose_name_is_not_utf8_works(memory, tmp_path):
@@ -153,21 +163,6 @@ def test_folders_nested_a_thousand_deep_are_walked(memory, workspace):
         assert indexed(memory()) == {"memory/" + "d/" * 1200 + "x.md"}
     finally:
         subprocess.run(["rm", "-rf", workspace / "memory"], check=True)  # pytest's own cleaning does not go so deep
-
-
-def test_a_folder_that_cannot_be_listed_is_reported_and_the_rest_goes_on(memory, workspace):
-    """Root may read everything, so the folder is made too deep for a path to name it."""
-    write_file(workspace / "memory/fine.md", "x")
-    folder = os.open(workspace / "memory", os.O_RDONLY)
-    for _ in range(20):
-        os.mkdir("d" * 250, dir_fd=folder)
-        inner = os.open("d" * 250, os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = inner
-    os.close(folder)
-    opened = memory()
-    assert indexed(opened) == {"memory/fine.md"}
-    assert list(problems(opened).values()) == ["cannot be read (File name too long)"]
 
 
 # containment
@@ -255,14 +250,6 @@ def test_a_note_is_named_by_its_relative_or_absolute_path_and_cited_by_one(memor
     for path in ("memory/x.md", "./memory/x.md", "memory//x.md", str(workspace / "memory/x.md")):
         assert opened.read(path).path == "memory/x.md"
     assert opened.read(str(extra)).path == str(extra)
-
-
-def test_an_extra_path_that_is_a_link_is_not_read_through_either(memory, tmp_path):
-    write_file(tmp_path / "outside/secret.md", "x")
-    (tmp_path / "link").symlink_to(tmp_path / "outside")
-    opened = memory(settings={EXTRA: [str(tmp_path / "link")]})
-    with pytest.raises(PathRefused):
-        opened.read(str(tmp_path / "link/secret.md"))
 
 
 # reading
@@ -446,17 +433,15 @@ def test_a_workspace_that_is_gone_is_said_to_be(memory, workspace, tmp_path):
         memory()
 
 
-def test_new_notes_and_folders_are_private(memory, workspace):
-    memory().add("x", to="memory/a/x.md")
-    assert (workspace / "memory/a/x.md").stat().st_mode & 0o777 == 0o600
-    assert (workspace / "memory/a").stat().st_mode & 0o777 == 0o700
-
-
-def test_adding_to_a_note_keeps_its_mode(memory, workspace):
-    path = write_file(workspace / "memory/x.md", "one\n")
-    path.chmod(0o664)
-    memory().add("two", to="memory/x.md")
-    assert path.stat().st_mode & 0o777 == 0o664
+def test_new_notes_and_folders_are_private_and_adding_keeps_the_mode(memory, workspace):
+    opened = memory()
+    note = workspace / "memory/a/x.md"
+    opened.add("one", to="memory/a/x.md")
+    assert note.stat().st_mode & 0o777 == 0o600
+    assert note.parent.stat().st_mode & 0o777 == 0o700
+    note.chmod(0o664)
+    opened.add("two", to="memory/a/x.md")
+    assert note.stat().st_mode & 0o777 == 0o664
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o664, 0o666, 0o640])

@@ -49,29 +49,21 @@ def test_the_order_stays_and_the_parts_add_up(drawn, best):
         assert scored.score - beside == pytest.approx(scored.relevance)
 
 
-@given(figures, st.floats(0, 20), figures, figures, st.integers(0, 100_000), st.integers(1, 30), st.floats(0, 1))
-def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, first, passages, words, more):
-    def sure(*, share=share, together=together, meaning=meaning, first=first, rivals=2.0):
+@given(
+    figures, st.floats(0, 20), figures, figures, figures, st.integers(0, 100_000), st.integers(1, 30), st.floats(0, 1)
+)
+def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, first, runs, passages, words, more):
+    def sure(*, share=share, together=together, meaning=meaning, first=first, rivals=2.0, runs=runs):
         return estimate_confidence(
-            signals(share, together, meaning, passages, first=first, rivals=rivals, query_words=words)
+            signals(share, together, meaning, passages, first=first, rivals=rivals, runs=runs, query_words=words)
         )
 
     now = sure()
     assert 0 <= now <= 1
     assert sure(together=together + more) >= now
-    assert sure(meaning=min(1.0, meaning + more)) >= now
-    assert sure(first=min(1.0, first + more)) >= now
-    assert sure(share=min(1.0, share + more)) >= now
     assert sure(rivals=2.0 + more) <= now
-
-
-@given(figures, figures, figures, figures)
-def test_runs_and_a_high_sum_make_a_query_without_spaces_more_sure(share, runs, first, more):
-    def sure(*, runs=runs, first=first):
-        return estimate_confidence(signals(share, 9, 0.0, first=first, rivals=1.0, runs=runs, query_words=9))
-
-    assert sure(runs=min(1.0, runs + more)) >= sure()
-    assert sure(first=min(1.0, first + more)) >= sure()
+    for name, figure in {"meaning": meaning, "first": first, "share": share, "runs": runs}.items():
+        assert sure(**{name: min(1.0, figure + more)}) >= now, name
 
 
 def test_a_first_hit_among_equals_is_likely_and_one_that_stands_alone_is_strong():

@@ -88,44 +88,41 @@ def test_a_phrase_ranks_first(folders, corpus, phrase, before, after, quotes):
     assert is_first(result)
 
 
-def test_a_crowd_with_the_same_words_does_not_hide_the_phrase(tmp_path):
-    workspace = tmp_path / "workspace"
+@pytest.mark.parametrize(
+    ("crowd", "text", "queries"),
+    [
+        (
+            "key door red key door red key door red\n",
+            "Long ago " + "and so on " * 60 + "the red door key was lost.\n",
+            ["red door key"],
+        ),
+        (
+            "Release notes, release notes: read the release notes.\n",
+            "# Handbook\n\n## Release notes\n\n" + "They are written on Fridays. " * 40 + "\n",
+            ["release notes", "handbook"],
+        ),
+    ],
+)
+def test_a_crowd_with_the_same_words_does_not_hide_a_phrase_or_a_title(tmp_path, crowd, text, queries):
     for number in range(120):
-        write_note(workspace, f"memory/n{number}.md", "key door red key door red key door red\n")
-    write_note(workspace, "memory/it.md", "Long ago " + "and so on " * 60 + "the red door key was lost.\n")
+        write_note(tmp_path / "workspace", f"memory/n{number}.md", crowd)
+    write_note(tmp_path / "workspace", "memory/it.md", text)
     with open_memory(tmp_path) as memory:
-        assert paths(memory.search("red door key"))[0] == "memory/it.md"
+        for query in queries:
+            assert paths(memory.search(query))[0] == "memory/it.md"
 
 
-def test_a_crowd_that_mentions_a_title_does_not_hide_it(tmp_path):
-    workspace = tmp_path / "workspace"
-    for number in range(120):
-        write_note(workspace, f"memory/n{number}.md", "Release notes, release notes: read the release notes.\n")
-    write_note(
-        workspace, "memory/it.md", "# Handbook\n\n## Release notes\n\n" + "They are written on Fridays. " * 40 + "\n"
-    )
-    with open_memory(tmp_path) as memory:
-        assert paths(memory.search("release notes"))[0] == "memory/it.md"
-        assert paths(memory.search("handbook"))[0] == "memory/it.md"
-
-
-def test_signs_decide_between_names_of_the_same_words(tmp_path):
+def test_signs_and_the_whole_name_decide_between_names_of_the_same_words(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/words.md", "foo bar, foo bar, foo bar\n")
     write_note(workspace, "memory/signs.md", "Somewhere in a longer text there is foo::bar, which is called.\n")
     write_note(workspace, "memory/issue.md", "See #1234 for it, and what was said about it then.\n")
     write_note(workspace, "memory/count.md", "1234 1234 1234\n")
-    with open_memory(tmp_path) as memory:
-        assert paths(memory.search("foo::bar"))[0] == "memory/signs.md"
-        assert paths(memory.search("#1234"))[0] == "memory/issue.md"
-
-
-def test_a_name_inside_a_longer_one_is_not_that_name(tmp_path):
-    workspace = tmp_path / "workspace"
     write_note(workspace, "memory/ten.md", "v2.3.10 v2.3.10 v2.3.10\n")
     write_note(workspace, "memory/one.md", "After some hesitation everyone moved on to v2.3.1 in the end.\n")
     with open_memory(tmp_path) as memory:
-        assert paths(memory.search("v2.3.1"))[0] == "memory/one.md"
+        for query, name in {"foo::bar": "signs", "#1234": "issue", "v2.3.1": "one"}.items():
+            assert paths(memory.search(query))[0] == f"memory/{name}.md"
 
 
 def test_an_exact_match_respects_filters(tmp_path):

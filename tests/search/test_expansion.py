@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,17 +109,6 @@ def test_the_spelling_in_the_notes_is_highlighted(memory):
     assert hit.other_words == ("database",)
     assert is_match("Kubernetes", query_words("kube*"))
     assert not is_match("cube", query_words("kube*"))
-
-
-def test_known_words_import_nothing_for_expansion(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", "The quarterly report is late.")
-    script = (
-        "import sys; from kept import Memory;"
-        f"memory = Memory.open(workspace={str(tmp_path / 'workspace')!r}, home={str(tmp_path / 'home')!r});"
-        "memory.search('quarterly report'); print('kept.search.expansion' in sys.modules)"
-    )
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert ended.stdout == "False\n"
 
 
 letters = st.text("abcde", max_size=6)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import count
 
 import pytest
@@ -13,7 +11,6 @@ from kept.search.candidates import Evidence
 from kept.search.reordering import rerank
 from kept.search.scores import Scored
 from tests.support.candidates import candidate, fuse
-from tests.support.commands import kept_environment
 from tests.support.embedding_models import write_folder
 from tests.support.reranking_models import ms_marco_folder, write_judge
 from tests.support.workspaces import open_memory, paths, write_note
@@ -146,24 +143,10 @@ def test_a_model_that_cannot_be_used_is_said_and_the_search_answers(kitchen, dam
     assert reason in result.degraded[0]
 
 
-def test_a_missing_folder_and_a_missing_package_are_said(kitchen, monkeypatch):
-    with open_memory(kitchen, settings=settings_for(kitchen / "nowhere")) as memory:
-        assert "There is no model at" in memory.search("king river").degraded[0]
+def test_a_missing_package_is_said(kitchen, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with open_memory(kitchen, settings=settings_for(write_judge(kitchen / "reranker"))) as memory:
         assert "onnxruntime, which is not installed" in memory.search("king river").degraded[0]
-
-
-def test_without_a_model_nothing_of_it_is_loaded(kitchen):
-    program = (
-        "import sys\nfrom kept import Memory\n"
-        "with Memory.open() as memory: assert len(memory.search('king'))\n"
-        "print([name for name in ('kept.embedding.onnx', 'onnxruntime') if name in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env=kept_environment(kitchen), capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_real_cross_encoder_puts_the_answer_first(tmp_path):

@@ -99,7 +99,7 @@ async def test_a_person_sees_the_draft_of_a_reply_and_a_group_that_it_is_written
         await wait_until_async(lambda: any(action["chat_id"] == "-100" for action in api.actions))
         gate.set()
         await wait_until_async(lambda: len(api.sent) == 2)
-    assert {(draft["chat_id"], draft["html"]) for draft in api.drafts} == {("7", "It is <b>5433</b>")}
+    assert (api.drafts[0]["html"], {draft["chat_id"] for draft in api.drafts}) == ("It is <b>5433</b>", {"7"})
     assert {message["html"] for message in api.sent} == {"It is <b>5433</b>. Bye."}
 
 

@@ -25,21 +25,15 @@ def test_an_added_text_is_recorded_with_author_and_reason(tmp_path):
         assert memory.history.read_version(change.after) == (tmp_path / "workspace" / written.path).read_bytes()
 
 
-def test_the_history_is_private_and_no_note(tmp_path):
-    with open_memory(tmp_path) as memory:
-        memory.add("A zebra.", to="memory/animals.md")
-        memory.sync()
-        assert [hit.path for hit in memory.search("zebra")] == ["memory/animals.md"]
-    for path in (tmp_path / "workspace/.kept").rglob("*"):
-        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
-
-
 @pytest.mark.parametrize("layout", ["kept", "vault"])
-def test_the_history_of_a_vault_is_no_note_either(tmp_path, layout):
+def test_the_history_is_private_and_no_note(tmp_path, layout):
     with open_memory(tmp_path, settings={"workspace_layout": layout}) as memory:
         memory.add("A zebra.", to="memory/animals.md")
         memory.sync()
+        assert [hit.path for hit in memory.search("zebra")] == ["memory/animals.md"]
         assert memory.status().files == 1
+    for path in (tmp_path / "workspace/.kept").rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0
 
 
 def test_a_change_is_found_by_the_beginning_of_its_id(tmp_path):

@@ -29,45 +29,32 @@ def read(tmp_path: Path, path: str) -> str:
     return (tmp_path / "workspace" / path).read_text()
 
 
-def test_an_undo_can_be_undone(tmp_path):
+def test_a_change_is_taken_back_once_and_an_undo_can_be_undone(tmp_path):
     with open_memory(tmp_path) as memory:
         memory.add("- First", to="memory/list.md")
-        memory.add("- Second", to="memory/list.md")
-        result = undo(memory)
-        assert read(tmp_path, "memory/list.md") == "- First\n"
+        added = memory.add("- Second", to="memory/list.md")
+        second = changes_of(memory)[-1].id
+        result = undo(memory, second)
+        assert read(tmp_path, added.path) == "- First\n"
+        with pytest.raises(NotFound, match="already"):
+            undo(memory, second)
         undo(memory, result.recorded[0].id)
-        assert read(tmp_path, "memory/list.md") == "- First\n- Second\n"
+        assert read(tmp_path, added.path) == "- First\n- Second\n"
         assert [change.is_undone for change in changes_of(memory)] == [False, False, True, False]
 
 
-def test_a_replacement_is_taken_back_whole(tmp_path):
+@pytest.mark.parametrize("path", ["memory/2026-01-02.md", None])
+def test_a_replacement_is_taken_back_whole_in_one_note_or_in_two(tmp_path, path):
     with open_memory(tmp_path) as memory:
-        path = "memory/2026-01-02.md"
-        write_note(tmp_path / "workspace", path, "- The printer is on floor 3\n")
-        added = memory.add("The printer is on floor 4", replaces=f"{path}#L1").path
-        assert "~~" in read(tmp_path, path)
-        assert len(undo(memory).changes) == 2
-        assert read(tmp_path, path) == "- The printer is on floor 3\n"
-        assert not (tmp_path / "workspace" / added).exists()
-
-
-def test_a_replacement_within_one_note_is_one_change(tmp_path):
-    with open_memory(tmp_path) as memory:
-        path = memory.add("The printer is on floor 3").path
-        before = read(tmp_path, path)
-        memory.add("The printer is on floor 4", replaces=f"{path}#L5")
-        assert "~~" in read(tmp_path, path)
-        assert len(undo(memory).changes) == 1
-        assert read(tmp_path, path) == before
-
-
-def test_a_change_is_taken_back_once(tmp_path):
-    with open_memory(tmp_path) as memory:
-        memory.add("- First", to="memory/list.md")
-        change = changes_of(memory)[0]
-        undo(memory, change.id)
-        with pytest.raises(NotFound, match="already"):
-            undo(memory, change.id)
+        if path:
+            write_note(tmp_path / "workspace", path, "- The printer is on floor 3\n")
+        old = path or memory.add("The printer is on floor 3").path
+        before = read(tmp_path, old)
+        new = memory.add("The printer is on floor 4", replaces=f"{old}#L{before.count(chr(10))}").path
+        assert "~~" in read(tmp_path, old)
+        assert len(undo(memory).changes) == (1 if new == old else 2)
+        assert read(tmp_path, old) == before
+        assert (tmp_path / "workspace" / new).exists() == (new == old)
 
 
 def test_a_later_change_of_the_same_lines_is_a_conflict_and_nothing_changes(tmp_path):

@@ -55,24 +55,19 @@ def test_edits_while_the_history_could_not_be_written_are_recorded_later(tmp_pat
         assert changes == {"memory/a.md": b"Before.\n", "memory/gone.md": b"Gone.\n", "memory/b.md": None}
 
 
-def test_a_note_that_was_removed_before_any_sync_saw_it_is_recorded(tmp_path):
-    with open_memory(tmp_path) as memory:
-        memory.sync()
-        memory.add("One.", to="memory/a.md")
-        (tmp_path / "workspace/memory/a.md").unlink()
-        memory.sync()
-        assert [change.after is None for change in changes_of(memory)] == [False, True]
-
-
-def test_a_note_that_was_changed_back_before_the_next_sync_is_recorded(tmp_path):
+def test_a_note_that_was_changed_back_or_removed_before_the_next_sync_is_recorded(tmp_path):
     note = write_note(tmp_path / "workspace", "memory/a.md", "Before.\n")
     with open_memory(tmp_path) as memory:
         memory.sync()
         memory.add("One.", to="memory/a.md")
         note.write_text("Before.\n")
+        memory.add("Two.", to="memory/b.md")
+        (tmp_path / "workspace/memory/b.md").unlink()
         memory.sync()
-        added, edited = changes_of(memory)
-        assert (edited.kind, edited.after) == ("by_hand", added.before)
+        changes = [(change.path, change.kind, change.after) for change in changes_of(memory)]
+        unchanged = changes_of(memory)[0].before
+    assert ("memory/a.md", "by_hand", unchanged) in changes
+    assert ("memory/b.md", "by_hand", None) in changes
 
 
 def test_a_note_that_was_changed_back_is_recorded_by_a_search_that_looks_at_it_alone(tmp_path):
