@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from dataclasses import replace
 
 import pytest
 
@@ -13,7 +14,7 @@ from kept.base.remote_errors import (
     QueueFull,
 )
 from kept.gateway.channel import Channel, ResponderTiming
-from kept.gateway.conversation_queue import EventReplay, GroupHistory
+from kept.gateway.conversation_queue import EventReplay
 from kept.gateway.dispatcher import Dispatcher
 from kept.gateway.inbox_records import message_status
 from kept.testing import ScriptedChat, Stall
@@ -368,17 +369,11 @@ async def test_the_index_follows_every_few_messages(open_harness):
         assert index.live.counts().by_source["sessions"]["files"] == 1
 
 
-def line(text: str) -> GroupLine:
-    return GroupLine("Ada", text, NOW)
-
-
-def test_the_conversation_silent_for_longest_is_forgotten_first():
-    history = GroupHistory(max_messages=50)
-    for number in range(1_000):
-        history.add(f"g{number}", line("hello"))
-    history.add("g0", line("again"))
-    history.add("new", line("hello"))
-    assert len(history) == 1_000
-    assert history.take("g1") == ()
-    assert len(history.take("g0")) == 2
-    assert len(history.take("new")) == 1
+async def test_the_group_silent_for_longest_is_forgotten_first(open_harness):
+    harness = open_harness()
+    async with running_responder(harness) as responder:
+        for name in (*range(1_000), 0, "new"):
+            responder.add_group_line(replace(harness.key(), user_id=f"g{name}"), GroupLine("Ada", "hello", NOW))
+        counts = {key.rpartition(":")[2]: len(lines) for key, lines in responder._groups.items()}
+    assert len(counts) == 1_000
+    assert (counts["g0"], counts["new"], "g1" in counts) == (2, 1, False)

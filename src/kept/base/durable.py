@@ -52,7 +52,10 @@ def replacing(path: str, *, dir_fd: int | None = None, sync: bool = True) -> Ite
     name = os.path.basename(path)
     temporary = f"{_TEMPORARY[0]}{os.urandom(8).hex()}{_TEMPORARY[1]}"  # a name with that of ``path`` may be too long
     with _writing_in_folder(path, dir_fd) as folder:
-        mode = _mode_of(name, folder)
+        mode = 0o600
+        with suppress(FileNotFoundError):
+            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            mode = state.st_mode & 0o777 if stat.S_ISREG(state.st_mode) else mode
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
         try:
             with open(handle, "wb", buffering=1 << 16) as file:
@@ -225,14 +228,6 @@ def _overwrite(handle: int | None, *, names: int) -> bool:
         os.pwrite(handle, bytes(min(_ZEROS, state.st_size - start)), start)
     os.fsync(handle)
     return True
-
-
-def _mode_of(name: str, folder: int) -> int:
-    try:
-        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return 0o600
-    return state.st_mode & 0o777 if stat.S_ISREG(state.st_mode) else 0o600
 
 
 def read_if_possible(path: str) -> bytes:

@@ -16,9 +16,7 @@ from kept.base.limits import INT64_MAX, is_time, is_utf8
 T = TypeVar("T")
 
 
-@cache
-def _type_hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+_type_hints = cache(get_type_hints)
 
 
 def to_tree(value: Any) -> Any:

@@ -12,7 +12,6 @@ import math
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -98,15 +97,11 @@ def is_deep(tree: Any, max_depth: int) -> bool:
     """Return whether a JSON value is nested deeper than that. Writing it again could exceed Python's own limit."""
     level = [tree]
     for _ in range(max_depth):
-        level = [inner for group in level for inner in _groups_in(group)]
+        groups = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [inner for group in groups for inner in group if isinstance(inner, dict | list)]
         if not level:
             return False
     return True
-
-
-def _groups_in(tree: Any) -> Iterator[Any]:
-    values = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
-    return (value for value in values if isinstance(value, dict | list))
 
 
 def as_dict(value: Any) -> dict[str, Any]:

@@ -92,7 +92,11 @@ class Channel:
 
         Raise DeliveryRefused if nobody would read all parts of the question: the call is denied.
         """
-        parts = self.split(approval_question(asked))
+        minutes = max(1, round(asked.timeout_s / 60))
+        # Markdown in an argument could hide a part of it, so the arguments are in a code block that they cannot end.
+        question = describe_approval(asked).replace("`", "\\u0060")
+        answers = f"/approve allows it, /deny does not. After {minutes} min it counts as denied."
+        parts = self.split(f"```\n{question}\n```\n\n{answers}")
         if len(parts) > _MAX_QUESTION_PARTS:
             raise DeliveryRefused("The call has too many arguments to be shown.")
         for part in parts:
@@ -101,14 +105,6 @@ class Channel:
     async def show_progress(self, to: Mapping[str, Any], text: str) -> None:
         """Show for a few seconds that an answer is being written, and ``text`` of it if the channel can. Never
         raise."""
-
-
-def approval_question(asked: ApprovalAsked) -> str:
-    """Return the question for a person. Markdown in an argument could hide a part of it, so the arguments are in a code
-    block that they cannot end."""
-    minutes = max(1, round(asked.timeout_s / 60))
-    question = describe_approval(asked).replace("`", "\\u0060")
-    return f"```\n{question}\n```\n\n/approve allows it, /deny does not. After {minutes} min it counts as denied."
 
 
 ChangeRun = Callable[..., Awaitable[AnswerRun]]
@@ -172,7 +168,8 @@ def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list
     opening = closing = ""  # fences of the code block that is open
     for line in text.split("\n"):
         fence = _FENCE.match(line)
-        is_end = bool(opening) and _closes(line, closing)
+        mark = line.strip()
+        is_end = bool(opening) and len(mark) >= len(closing) and set(mark) == {closing[0]}
         is_opening = not opening and fence is not None and measure(line) <= limit // 3
         end = fence[1] if fence and is_opening else "" if is_end else closing
         room = limit - measure(opening) - len(closing) - 2 if opening else limit
@@ -193,11 +190,6 @@ def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list
             paragraph = len(lines)
     texts = ("\n".join(part).strip("\n") for part in (*parts, lines))
     return [part for part in texts if part.strip()]
-
-
-def _closes(line: str, fence: str) -> bool:
-    mark = line.strip()
-    return len(mark) >= len(fence) and set(mark) == {fence[0]}
 
 
 def _cut(line: str, limit: int, measure: Measure, *, at_words: bool) -> list[str]:

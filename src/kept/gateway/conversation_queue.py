@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kept.agent.events import AgentEvent, GroupLine, Notice, Reply, ReplyDelta, ToolEnded
+from kept.agent.events import AgentEvent, Notice, Reply, ReplyDelta, ToolEnded
 from kept.base.remote_errors import ConversationFull, QueueFull
 from kept.config import ResponderSettings
 from kept.gateway.channel import Channel
@@ -182,30 +182,3 @@ class EventReplay:
                 await asyncio.wait_for(self._changed.wait(), heartbeat_s)
             except TimeoutError:
                 yield None
-
-
-class GroupHistory:
-    """Messages in groups since the last reply that were not addressed to the agent. In memory only, and bounded.
-
-    When there are too many conversations, the one that has been silent the longest is dropped.
-    """
-
-    def __init__(self, *, max_messages: int, max_conversations: int = 1_000) -> None:
-        self._max_messages = max_messages
-        self._max_conversations = max_conversations
-        self._lines: OrderedDict[str, deque[GroupLine]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._lines)
-
-    def add(self, key: str, line: GroupLine) -> None:
-        if self._max_messages <= 0:
-            return
-        self._lines.setdefault(key, deque(maxlen=self._max_messages)).append(line)
-        self._lines.move_to_end(key)
-        if len(self._lines) > self._max_conversations:
-            self._lines.popitem(last=False)
-
-    def take(self, key: str) -> Sequence[GroupLine]:
-        """Remove and return the messages of a group. Later ones belong to the next answer."""
-        return self._lines.pop(key, ())

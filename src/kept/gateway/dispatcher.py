@@ -135,8 +135,8 @@ class Commands:
             "status": self._status,
             "model": self._choose_model,
             "memory": self._search,
-            "remember": self._remember,
-            "share": self._share,
+            "remember": self._write_note,
+            "share": self._write_note,
             "forget": self._forget,
             "approve": self._decide,
             "deny": self._decide,
@@ -204,14 +204,9 @@ class Commands:
         hits = [_describe_hit(number, hit) for number, hit in enumerate(results.hits, 1)]
         return "\n\n".join([*(hits or ["The memory has nothing about that."]), *results.degraded])
 
-    def _remember(self, call: CommandCall) -> str:
-        return self._write_note(call, self._memory_of(call.session_id))
-
-    def _share(self, call: CommandCall) -> str:
-        return self._write_note(call, self._memory)
-
-    def _write_note(self, call: CommandCall, memory: Memory) -> str:
+    def _write_note(self, call: CommandCall) -> str:
         """Add a text to the long-term memory, unless that has the line: it may have been written before a crash."""
+        memory = self._memory if call.command.name == "share" else self._memory_of(call.session_id)
         author = Author(memory.config.agent_id, call.session_id, f"/{call.command.name}", person="chat")
         try:
             written = memory.add(call.command.rest, to="memory", author=author)

@@ -30,9 +30,8 @@ from kept.gateway.inbox_records import (
     blank_message,
     blank_run,
     check_same,
-    format_message,
     format_record,
-    format_run,
+    format_value,
     parse_record,
 )
 from kept.sessions.session_key import SessionKey
@@ -122,13 +121,13 @@ class Inbox:
             text, sender, metadata = utf8_safe_tree([message.text, message.sender, dict(message.metadata or {})])
             at = self.clock.now()
             accepted = AcceptedMessage(key.channel, message.id, str(key), at, text, sender, sent_at, metadata)
-            self._commit(format_message(accepted), accepted)
+            self._commit(format_value(accepted), accepted)
             return accepted
 
     def begin(self, messages: Sequence[AcceptedMessage], session_id: str) -> AnswerRun:
         ids = tuple(message.id for message in messages)
         run = AnswerRun(new_id(), messages[0].channel, messages[0].key, ids, session_id)
-        self._commit(format_run(run), run)
+        self._commit(format_value(run), run)
         return run
 
     def answer(
@@ -202,7 +201,7 @@ class Inbox:
         finished = [run for run in self._runs.values() if run.finished] if len(self._runs) > MAX_FINISHED_RUNS else []
         if len(finished) <= MAX_FINISHED_RUNS + spare:
             return
-        dropped = {run.id: run for run in finished[:-MAX_FINISHED_RUNS]}
+        dropped = {run.id: run for run in finished[: len(finished) - MAX_FINISHED_RUNS]}
         names = {(run.channel, name) for run in dropped.values() for name in run.message_ids}
         messages = [message for name, message in self._messages.items() if name not in names]
         try:
@@ -217,7 +216,7 @@ class Inbox:
 
 
 def _to_lines(messages: Iterable[AcceptedMessage], runs: Iterable[AnswerRun]) -> list[bytes]:
-    return [FIRST_LINE, *map(format_message, messages), *map(format_run, runs)]
+    return [FIRST_LINE, *map(format_value, messages), *map(format_value, runs)]
 
 
 @frozen

@@ -123,13 +123,9 @@ def format_record(kind: str, **fields: Any) -> bytes:
 FIRST_LINE = format_record("inbox", version=VERSION)
 
 
-def format_message(message: AcceptedMessage) -> bytes:
-    return format_record("message", **to_tree(message))
-
-
-def format_run(run: AnswerRun) -> bytes:
-    """Return the record of a run with all of its steps."""
-    return format_record("run", **to_tree(run))
+def format_value(value: AcceptedMessage | AnswerRun) -> bytes:
+    """Return the record of a message, or of a run with all of its steps."""
+    return format_record("run" if isinstance(value, AnswerRun) else "message", **to_tree(value))
 
 
 def parse_record(

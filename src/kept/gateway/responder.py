@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -33,12 +33,14 @@ from kept.gateway.channel import (
     explain_failure,
     quiet_heartbeat,
 )
-from kept.gateway.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, GroupHistory, QueueLimits
+from kept.gateway.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, QueueLimits
 from kept.gateway.dispatcher import APPROVAL, Command, CommandCall, Dispatcher, find_command
 from kept.gateway.inbox import Inbox
 from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, Name, check_same
 from kept.sessions.entries import HEARTBEAT
 from kept.sessions.session_key import SessionKey
+
+_MAX_GROUPS = 1_000
 
 T = TypeVar("T")
 
@@ -86,7 +88,9 @@ class Responder:
         self._timing = timing or ResponderTiming()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kept-inbox")
         """Changes the inbox, one change after another."""
-        self._groups = GroupHistory(max_messages=settings.max_history_messages)
+        self._max_history_messages = settings.max_history_messages
+        self._groups: OrderedDict[str, deque[GroupLine]] = OrderedDict()
+        """Messages in groups since the last reply that were not addressed to the agent, in memory only."""
         self._slots = slots or asyncio.Semaphore(settings.max_concurrent)
         self._queues: dict[str, ConversationQueue] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
@@ -198,8 +202,12 @@ class Responder:
             self._dispatcher.commands.decide_now(call, by=by, approval_id=approval_id)
 
     def add_group_line(self, key: SessionKey, line: GroupLine) -> None:
-        """Remember a message of a group that needs no answer, as context for the next answer there."""
-        self._groups.add(str(key), line)
+        """Remember a message of a group that needs no answer, as context for the next answer there. If there are too
+        many groups, the one that has been silent the longest is forgotten."""
+        self._groups.setdefault(str(key), deque(maxlen=self._max_history_messages)).append(line)
+        self._groups.move_to_end(str(key))
+        if len(self._groups) > _MAX_GROUPS:
+            self._groups.popitem(last=False)
 
     # reading
 
@@ -430,7 +438,7 @@ class Responder:
         """Publish the events of an answer, and set ``reply`` to the reply or the error."""
         run, dispatcher = job.run, self._dispatcher
         inbound = [message.inbound for message in job.messages]
-        group = self._groups.take(run.key)
+        group = self._groups.pop(run.key, ())
         try:
             answer = dispatcher.answer(run.session_id, inbound, command=job.command, group=group)
             async with aclosing(answer) as events:

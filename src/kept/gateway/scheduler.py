@@ -25,7 +25,6 @@ from kept.sessions.entries import HEARTBEAT
 from kept.sessions.people import THREAD, thread_id
 from kept.sessions.schedules.schedule_book import (
     DueRun,
-    Schedule,
     ScheduleBook,
     find_heartbeat,
     open_schedules,
@@ -53,11 +52,6 @@ log = logging.getLogger(__name__)
 
 CATCH_UP = dt.timedelta(hours=12)
 """How late a schedule may run that was missed while no gateway ran."""
-
-
-def scheduled_text(schedule: Schedule) -> str:
-    """Return the message of a schedule. It is the same at each attempt, so that the inbox knows it again."""
-    return f"[Scheduled by the person, {schedule.when}]\n{schedule.text}"
 
 
 def target_key(to: str, agent_id: str, *, own_id: str) -> SessionKey:
@@ -140,7 +134,9 @@ class Scheduler:
         try:
             key = target_key(schedule.to, self._config.agent_id, own_id=schedule.id)
             metadata = {**self._address(key), "schedule": schedule.id}
-            message = Inbound(run.message_id, scheduled_text(schedule), timestamp=run.due, metadata=metadata)
+            # The same text at each attempt, so that the inbox knows it again.
+            text = f"[Scheduled by the person, {schedule.when}]\n{schedule.text}"
+            message = Inbound(run.message_id, text, timestamp=run.due, metadata=metadata)
             await self._responder.accept(key, message)
         except ScheduleInvalid as exc:
             problem = exc.message

@@ -30,7 +30,6 @@ from kept.base.net.serving import (
     Receive,
     Scope,
     Send,
-    note_route,
     refuse,
 )
 from kept.base.values import frozen
@@ -126,7 +125,7 @@ def path_switch(*, probes: App, mcp: App | None, messages: App | None, pages: Ap
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         if path == MCP_PATH:
-            note_route(scope, MCP_PATH)  # also if its guard refuses the request
+            scope[ROUTE] = MCP_PATH  # also if its guard refuses the request
         if not {".", ".."}.isdisjoint(path.split("/")):
             # A proxy in front may resolve it, and another part would answer than the one that it let through.
             message = "The path must not have dots for folders."
@@ -195,7 +194,7 @@ def answer_probes(readiness: Readiness, metrics: App) -> App:
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        note_route(scope, path)
+        scope[ROUTE] = path
         if scope["method"] not in ("GET", "HEAD"):
             await refuse(send, 405, "wrong_method", f"{path} does not take {scope['method'][:10]}.")
         elif path == METRICS:

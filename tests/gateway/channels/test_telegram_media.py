@@ -7,6 +7,7 @@ import pytest
 from tests.support.telegram_reading import read
 
 FILE = {"file_id": "f1", "file_unique_id": "u1"}
+STICKER = {"width": 1, "height": 1, "is_animated": False, "is_video": False}
 PHOTO = [{**FILE, "width": side, "height": side, "file_size": 34_000} for side in (90, 800, 2_560)]
 MEDIA = {
     "(picture, 34.0 KB)": {"photo": PHOTO},
@@ -20,17 +21,7 @@ MEDIA = {
     "(audio: Song, 3:20 min)": {"audio": {**FILE, "duration": 200, "title": "Song"}},
     "(video: a.mp4, 1:05 min)": {"video": {**FILE, "width": 1, "height": 1, "duration": 65, "file_name": "a.mp4"}},
     "(video, 0:05 min)": {"video_note": {**FILE, "length": 1, "duration": 5}},
-    "(sticker: 😀)": {
-        "sticker": {
-            **FILE,
-            "width": 1,
-            "height": 1,
-            "is_animated": False,
-            "is_video": False,
-            "type": "regular",
-            "emoji": "😀",
-        }
-    },
+    "(sticker: 😀)": {"sticker": {**FILE, **STICKER, "type": "regular", "emoji": "😀"}},
     "(location: 59.91000, 10.75000)": {"location": {"latitude": 59.91, "longitude": 10.75}},
     "(contact: Bob, +4712345678)": {"contact": {"first_name": "Bob", "phone_number": "+4712345678"}},
     "(media)": {"dice": {"emoji": "🎲", "value": 3}},

@@ -151,7 +151,8 @@ def is_file_redirect(reply: HttpReply) -> bool:
 def classify_failure(reply: HttpReply, message: str, *, detail: str) -> RemoteError:
     """Return the error that a reply with a failure status means. ``detail`` is the service's message."""
     status = reply.status
-    if status == 402 or b"insufficient_quota" in reply.body or _is_daily_quota(reply):
+    # Gemini answers 429 for its daily quota and for that per minute; only the latter is worth a retry.
+    if status == 402 or b"insufficient_quota" in reply.body or (status == 429 and b"PerDay" in reply.body):
         return QuotaExhausted(message, status=status, detail=detail)
     if status == 413 or (status in (400, 422, 500) and _TOO_LARGE.search(detail)):
         return RequestRefused(message, status=413, detail=detail)
@@ -160,11 +161,6 @@ def classify_failure(reply: HttpReply, message: str, *, detail: str) -> RemoteEr
     if status in (408, 425, 429) or status >= 500:
         return Overloaded(message, hint="Try again later; nothing is lost.")
     return RequestRefused(message, status=status, detail=detail)
-
-
-def _is_daily_quota(reply: HttpReply) -> bool:
-    """Tell Gemini's daily quota from its quota per minute: both are 429, but only the latter is worth a retry."""
-    return reply.status == 429 and b"PerDay" in reply.body
 
 
 def retry_after_s(reply: HttpReply) -> float | None:

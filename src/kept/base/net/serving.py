@@ -123,11 +123,6 @@ def bearer_token(headers: Mapping[bytes, str]) -> bytes:
     return sent.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
 
 
-def note_route(scope: Scope, pattern: str) -> None:
-    """Note which route answers a request, for logs and figures."""
-    scope[ROUTE] = pattern
-
-
 def is_ambiguous(scope: Scope) -> bool:
     """Return whether a header came twice that must not, or gives the length of the body in two ways."""
     names = [name.lower() for name, _ in scope["headers"]]

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 
 UNNAMED_USER = "default"
+"""Requests without a user are those of one person, who has the token."""
 _REQUEST = "request"
 """Metadata of a message: hash of the request that brought it."""
 
@@ -59,7 +60,8 @@ class ChatCompletions:
     # models
 
     async def list_models(self, request: Request, caller: Caller) -> Response:
-        return json_response({"object": "list", "data": [_model_json(name) for name in self._models(caller)]})
+        common = {"object": "model", "created": 0, "owned_by": MODEL_PREFIX}
+        return json_response({"object": "list", "data": [{"id": name, **common} for name in self._models(caller)]})
 
     def _models(self, caller: Caller) -> tuple[str, ...]:
         """Return the names of the agents that a caller may talk to."""
@@ -77,7 +79,9 @@ class ChatCompletions:
         if call.model not in names:
             shown = call.model[:MAX_NAME_CHARS]
             raise ModelUnknown(f"There is no model '{shown}'.", hint=f"There are: {', '.join(names)}.")
-        key = caller.route(self._front, _chat_key(call), call.model.partition("/")[2] or None)
+        name = thread_id(call.user or UNNAMED_USER, call.conversation)
+        chat = SessionKey(ANY_AGENT, CHAT_NAME, DEFAULT_ACCOUNT, THREAD, name)
+        key = caller.route(self._front, chat, call.model.partition("/")[2] or None)
         is_retry = request.headers.get("x-stainless-retry-count", "0") != "0"
         message = await self._accept(call, key, caller, is_retry=is_retry)
         if call.stream:
@@ -148,12 +152,6 @@ class ChatCompletions:
         yield b"data: [DONE]\n\n"
 
 
-def _chat_key(call: ChatCall) -> SessionKey:
-    """Return the key of a chat. Requests without a user are those of one person, who has the token."""
-    name = thread_id(call.user or UNNAMED_USER, call.conversation)
-    return SessionKey(ANY_AGENT, CHAT_NAME, DEFAULT_ACCOUNT, THREAD, name)
-
-
 def _missing_end(streamed: str, reply: str) -> str:
     """Return what the client does not have yet, such as the reply of a command, which is not streamed."""
     if streamed.strip().endswith(reply.strip()):
@@ -194,10 +192,6 @@ def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str,
 
 def _event(value: dict[str, Any]) -> bytes:
     return f"data: {json.dumps(value)}\n\n".encode()
-
-
-def _model_json(name: str) -> dict[str, Any]:
-    return {"id": name, "object": "model", "created": 0, "owned_by": MODEL_PREFIX}
 
 
 # Reading a request. A chat program sends the whole history with every one. Kept has that history, so only the user's

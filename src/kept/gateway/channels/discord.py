@@ -124,16 +124,14 @@ class DiscordChannel(BotChannel):
         for chat, number in last.items():
             try:
                 missed = await self._bot.rest.fetch_messages(chat, after=hikari.Snowflake(number)).limit(_MISSED)
+                # Messages that are fetched do not say their server.
+                server = getattr(await self._bot.rest.fetch_channel(chat), "guild_id", None) if missed else None
             except hikari.HikariError as exc:
                 log.warning("discord: missed messages cannot be fetched (%s)", type(exc).__name__)
                 continue
             for missed_message in sorted(missed, key=lambda message: message.id):
-                missed_message.guild_id = missed_message.guild_id or await self._find_server(chat)
+                missed_message.guild_id = missed_message.guild_id or server
                 await self._read(front, missed_message)
-
-    async def _find_server(self, chat: int) -> hikari.Snowflake | None:
-        """Return the server of a channel. Messages that are fetched do not say."""
-        return getattr(await self._bot.rest.fetch_channel(chat), "guild_id", None)
 
     async def fetch(self, source: str) -> bytes:
         import aiohttp

@@ -91,10 +91,8 @@ def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
         return loaded
     age_ms = loaded.config.gateway.auto_responder.session_max_age_ms
     reset = loaded.config.agent.session.reset
-    if age_ms:
-        reset = replace(reset, mode="idle", idle_minutes=max(1, -(-age_ms // 60_000)))
-    else:
-        reset = replace(reset, mode="none")
+    minutes = -(-age_ms // 60_000)
+    reset = replace(reset, mode="idle", idle_minutes=minutes) if minutes else replace(reset, mode="none")
     agent = replace(loaded.config.agent, session=replace(loaded.config.agent.session, reset=reset))
     return replace(loaded, config=replace(loaded.config, agent=agent))
 
@@ -128,30 +126,23 @@ class Gateway:
             self._services[name] = TelegramChannel(config, timing, account_id=account)
         if find_discord_token(config):
             self._services["discord"] = DiscordChannel(config, timing)
-        channels: dict[str, Channel] = {}
-        if self._settings.http.enabled:
-            for name in (http.NAME, http.CHAT_NAME):
-                channels[name] = Channel(debounce_ms=self._settings.http.debounce_ms)
-        channels.update(self._services)
-        if not channels:
+        names = (http.NAME, http.CHAT_NAME) if self._settings.http.enabled else ()
+        fetched = {name: Channel(debounce_ms=self._settings.http.debounce_ms) for name in names}
+        channels = {**fetched, **self._services, OWN_CHANNEL: Channel()}
+        if len(channels) == 1:
             hint = "Set gateway.http.enabled, gateway.telegram.token or gateway.discord.token."
             raise ConfigError("No channel is configured.", hint=hint)
-        channels[OWN_CHANNEL] = Channel()
         slots = asyncio.Semaphore(self._settings.auto_responder.max_concurrent)
-        self.responders = {
-            agent.memory.config.agent_id: self._open_responder(agent, channels, timing, slots) for agent in agents
-        }
-        self.responder = self.responders[config.agent_id]
-        self._schedulers = [
-            Scheduler(
-                self.responders[agent.memory.config.agent_id],
-                agent.memory.config,
-                channels,
-                clock=agent.memory.clock,
-                read_checklist=partial(read_checklist, agent.memory),
+        self.responders: dict[str, Responder] = {}
+        self._schedulers: list[Scheduler] = []
+        for agent in agents:
+            responder = self._open_responder(agent, channels, timing, slots)
+            self.responders[agent.memory.config.agent_id] = responder
+            read = partial(read_checklist, agent.memory)
+            self._schedulers.append(
+                Scheduler(responder, agent.memory.config, channels, clock=agent.memory.clock, read_checklist=read)
             )
-            for agent in agents
-        ]
+        self.responder = self.responders[config.agent_id]
         routes = [route for route in self._settings.routes if route.agent in self.responders]
         self._front = Switchboard(self.responders, routes, default=config.agent_id)
 

@@ -115,7 +115,7 @@ class HttpEndpoints:
         if unknown:
             raise MessageRefused(f"'{unknown[0]}' is not a field of a message.", hint="See docs/tasks/gateway.md.")
         user = caller.name(read_name(body.get("user"), "user"))
-        message_id = body.get("id", None) or new_id()
+        message_id = body.get("id") or new_id()
         if not isinstance(message_id, str) or not ID.fullmatch(message_id):
             raise MessageRefused("'id' has to be up to 128 letters, digits, '.', '_', ':' and '-'.")
         text = body.get("text")
@@ -267,8 +267,7 @@ def read_name(value: Any, field: str) -> str | None:
 
 
 def read_flag(body: Mapping[str, Any], field: str, *, default: bool = False) -> bool:
-    value = body.get(field)
-    value = default if value is None else value
+    value = default if body.get(field) is None else body[field]
     if not isinstance(value, bool):
         raise MessageRefused(f"'{field}' has to be true or false.")
     return value

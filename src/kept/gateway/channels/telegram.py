@@ -45,13 +45,9 @@ _LONGEST_RETRY_S = 3_600.0
 log = logging.getLogger(__name__)
 
 
-def find_token(config: Config) -> str | None:
-    return config.gateway.telegram.token or config.keys.find("telegram")
-
-
 def bot_tokens(config: Config) -> dict[str, str]:
     """Return the tokens of all bots, by the names of their accounts."""
-    own = find_token(config)
+    own = config.gateway.telegram.token or config.keys.find("telegram")
     return {**({DEFAULT_ACCOUNT: own} if own else {}), **config.gateway.telegram.accounts}
 
 

@@ -46,7 +46,7 @@ def read_message(
 
     In a group, a message that is not addressed to the bot is overheard.
     """
-    sender, chat, media = message.from_user, message.chat, read_media(message)
+    sender, chat, media = message.from_user, message.chat, tuple(_iter_media(message))
     own = message.text or message.caption or ""
     if sender is None or sender.is_bot or not (own or media):
         return None
@@ -87,7 +87,7 @@ def _quoted_text(message: telegram.Message) -> str:
     original = message.reply_to_message
     if original is None or original.forum_topic_created is not None:  # messages of a topic reply to its beginning
         return ""
-    return clip(with_media(original.text or original.caption or "", read_media(original)), QUOTED_CHARS)
+    return clip(with_media(original.text or original.caption or "", _iter_media(original)), QUOTED_CHARS)
 
 
 def _origin(message: telegram.Message) -> str | None:
@@ -167,12 +167,8 @@ _LARGEST_PICTURE_SIDE = 1_600
 """Models reduce larger pictures, so a larger version is not fetched."""
 
 
-def read_media(message: telegram.Message) -> tuple[MediaItem, ...]:
-    """Return the media of a message, at most one: Telegram sends the pictures of an album as several messages."""
-    return tuple(_iter_media(message))
-
-
 def _iter_media(message: telegram.Message) -> Iterator[MediaItem]:
+    """Yield the media of a message, at most one: Telegram sends the pictures of an album as several messages."""
     if message.photo:
         fitting = [size for size in message.photo if max(size.width, size.height) <= _LARGEST_PICTURE_SIDE]
         photo = max(fitting or message.photo[:1], key=lambda size: size.width * size.height)
@@ -184,8 +180,15 @@ def _iter_media(message: telegram.Message) -> Iterator[MediaItem]:
         yield _file(file, kind, fetched=False)
     elif message.sticker:
         yield MediaItem("sticker", message.sticker.emoji)
-    else:
-        yield from _iter_facts(message)
+    elif message.location:
+        yield MediaItem("location", f"{message.location.latitude:.5f}, {message.location.longitude:.5f}")
+    elif message.contact:
+        name = " ".join(filter(None, (message.contact.first_name, message.contact.last_name)))
+        yield MediaItem("contact", f"{name}, {message.contact.phone_number}")
+    elif message.poll:
+        yield MediaItem("poll", message.poll.question)
+    elif message.effective_attachment is not None:
+        yield MediaItem("media")
 
 
 def _file(file: Any, kind: str, *, fetched: bool = True) -> MediaItem:
@@ -195,19 +198,6 @@ def _file(file: Any, kind: str, *, fetched: bool = True) -> MediaItem:
     name = getattr(file, "file_name", None) or getattr(file, "title", None)
     media_type = getattr(file, "mime_type", None)
     return MediaItem(kind, name, file.file_size, seconds, media_type, file.file_id if fetched else None)
-
-
-def _iter_facts(message: telegram.Message) -> Iterator[MediaItem]:
-    """Yield what is not a file, with what it says."""
-    if message.location:
-        yield MediaItem("location", f"{message.location.latitude:.5f}, {message.location.longitude:.5f}")
-    elif message.contact:
-        name = " ".join(filter(None, (message.contact.first_name, message.contact.last_name)))
-        yield MediaItem("contact", f"{name}, {message.contact.phone_number}")
-    elif message.poll:
-        yield MediaItem("poll", message.poll.question)
-    elif message.effective_attachment is not None:
-        yield MediaItem("media")
 
 
 # Replies: Markdown as the HTML that Telegram renders. It knows bold, italic, strikethrough, code, links and quotations.

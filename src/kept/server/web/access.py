@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from kept.base.clock import Clock
 from kept.base.grants import Grant
-from kept.base.net.serving import GRANT, App, Receive, Scope, Send, TokenGate, note_route, refuse
+from kept.base.net.serving import GRANT, ROUTE, App, Receive, Scope, Send, TokenGate, refuse
 from kept.errors import UsageError
 from kept.server.requests import headers_of
 
@@ -306,7 +306,7 @@ class SignIn:
         The answer is a page that leads on, rather than a redirect: after a link on another page, a browser would
         not send the cookie with the redirect.
         """
-        note_route(request.scope, "/open")
+        request.scope[ROUTE] = "/open"
         if not self._access.take_link_key(request.query_params.get("key", "")):
             if request.scope["kept.cookie"]:
                 return RedirectResponse("/", 303)
@@ -314,7 +314,7 @@ class SignIn:
         return self._signed_in(request, await self._page("opening.html", 200))
 
     async def _log_in(self, request: Request) -> Response:
-        note_route(request.scope, "/login")
+        request.scope[ROUTE] = "/login"
         try:
             form = await read_form(request, _MOST_BYTES)
         except UsageError:
@@ -330,7 +330,7 @@ class SignIn:
 
     async def _hello(self, request: Request) -> Response:
         """Prove to another `kept web` that this server is for the same agent."""
-        note_route(request.scope, "/hello")
+        request.scope[ROUTE] = "/hello"
         return PlainTextResponse(self._access.answer(request.query_params.get("challenge", "")[:_MOST_CHALLENGE]))
 
     def _signed_in(self, request: Request, response: Response, grant: Grant | None = None) -> Response:

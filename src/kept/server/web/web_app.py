@@ -17,7 +17,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from kept.base.grants import Grant
-from kept.base.net.serving import GRANT, App, Guard, Receive, Scope, Send, note_route
+from kept.base.net.serving import GRANT, ROUTE, App, Guard, Receive, Scope, Send
 from kept.base.redact import Redactor
 from kept.config.keys import secrets_of
 from kept.errors import KeptError, UsageError
@@ -81,7 +81,7 @@ def make_web_app(site: Site, access: WebAccess, *, hosts: Iterable[str] = ()) ->
 
 
 async def _static(scope: Scope, receive: Receive, send: Send) -> None:
-    note_route(scope, "/static/{name}")
+    scope[ROUTE] = "/static/{name}"
     await _STATIC_FILES(scope, receive, send)
 
 
@@ -99,7 +99,7 @@ class PageRunner:
         async def answer(request: Request) -> Response:
             cookie: str = request.scope["kept.cookie"]
             visit = self._visit(request, {}, screen)
-            note_route(request.scope, page.path)
+            request.scope[ROUTE] = page.path
             try:
                 grant: Grant = request.scope[GRANT]
                 grant.require_agent(self._site.config.agent_id)
