@@ -376,4 +376,4 @@ async def test_the_group_silent_for_longest_is_forgotten_first(open_harness):
             responder.add_group_line(replace(harness.key(), user_id=f"g{name}"), GroupLine("Ada", "hello", NOW))
         counts = {key.rpartition(":")[2]: len(lines) for key, lines in responder._groups.items()}
     assert len(counts) == 1_000
-    assert (counts["g0"], counts["new"], "g1" in counts) == (2, 1, False)
+    assert (counts["g0"], counts["gnew"], "g1" in counts) == (2, 1, False)
