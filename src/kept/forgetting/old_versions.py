@@ -57,16 +57,16 @@ def find_in_history(notes: Storage, matcher: Matcher, known: Iterable[Place]) ->
     """Return the notes with old versions that match, except for what goes with places of the notes themselves."""
     whole = {place.path for place in known if place.whole}
     texts = {(place.path, place.text) for place in known}
-    versions: dict[str, list[bytes]] = {}
+    versions: dict[str, list[str]] = {}
     for path, data in iter_versions(notes):
         text = decode(data)[0]
-        passages = (passage.text for passage in (matching_passages(text, matcher) if matcher.matches(text) else ()))
+        passages = matching_passages(text, matcher) if matcher.matches(text) else []
         is_named = matcher.has_words(name_words(path))
-        if path not in whole and (is_named or any((path, passage) not in texts for passage in passages)):
-            versions.setdefault(path, []).append(data)
+        if path not in whole and (is_named or any((path, passage.text) not in texts for passage in passages)):
+            versions.setdefault(path, []).append(digest_of(data))
     return [
-        Place("history", path, f"{path} (history)", plural(len(data), "old version"), digest_of(b"\0".join(data)))
-        for path, data in versions.items()
+        Place("history", path, f"{path} (history)", plural(len(digests), "old version"), digest_of("".join(digests)))
+        for path, digests in versions.items()
     ]
 
 
@@ -104,7 +104,7 @@ class HistoryScrub:
             for name in names:
                 self._places.setdefault(name, []).append(place)
         self._read_version = lru_cache(maxsize=64)(lambda digest: read_version(storage, digest))
-        self._read_note = lru_cache(maxsize=64)(lambda path: storage.documents.read(path).data)
+        self._read_note = lru_cache(maxsize=64)(self._find_note)
         self._digests: dict[tuple[str, str], str] = {}
         """Hash of each version after scrubbing, by its hash and the path of the note."""
         self._new: dict[str, Write] = {}
@@ -200,7 +200,7 @@ class HistoryScrub:
     def _scrub(self, data: bytes, path: str) -> bytes:
         """Return a version without what is forgotten. What is the note itself now stays as it is."""
         places = self._places.get(path, [])
-        if not places or self._is_present(path, data):
+        if not places or self._read_note(path) == data:
             return data
         is_searched = any(place.kind == "history" for place in places)
         if any(place.whole for place in places) or (is_searched and self._matcher.has_words(name_words(path))):
@@ -213,13 +213,14 @@ class HistoryScrub:
         self.is_left = self.is_left or (is_searched and self._matcher.matches(decode(scrubbed)[0]))
         return scrubbed
 
-    def _is_present(self, path: str, data: bytes) -> bool:
+    def _find_note(self, path: str) -> bytes | None:
+        """Return the note as it is after the commit, or None if there is none."""
         if path in self._notes:
-            return self._notes[path] == data
+            return self._notes[path]
         try:
-            return self._read_note(path) == data
+            return self._storage.documents.read(path).data
         except KeptError:  # it is gone, or something that is no note is in its place
-            return False
+            return None
 
     def _scrub_path(self, path: str) -> str:
         """Return the path of a note whose name is forgotten under another name, always the same."""

@@ -17,7 +17,7 @@ from typing import Literal
 
 from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
-from kept.base.limits import clip, one_line, strict_json, utf8_safe_tree
+from kept.base.limits import clip, one_line, read_object, utf8_safe_tree
 from kept.base.records import parse_citation
 from kept.base.values import frozen
 from kept.errors import DocumentNotFound, ForgetChanged, ForgetFailed, UsageError
@@ -191,7 +191,6 @@ def digest_of(text: str | bytes) -> str:
 # the order, and its journal
 
 JOURNAL = "forgetting.json"
-_VERSION = 3
 
 
 @frozen
@@ -239,8 +238,8 @@ def write_journal(agent: Storage, order: ForgetOrder) -> None:
     """Write what is to be done, and what is done. Texts of places stay out of it as far as they can."""
     places, asked, kept = map(_without_texts, (order.plan.places, order.plan.asked, order.plan.kept))
     order = replace(order, plan=replace(order.plan, places=places, asked=asked, kept=kept))
-    tree = utf8_safe_tree({"version": _VERSION, **to_tree(order)})
-    agent.commit([Write(JOURNAL, json.dumps(tree).encode() + b"\n", erase=True)])
+    data = json.dumps(utf8_safe_tree(to_tree(order))).encode() + b"\n"
+    agent.commit([Write(JOURNAL, data, erase=True)])
 
 
 def _without_texts(places: Iterable[Place]) -> tuple[Place, ...]:
@@ -257,11 +256,8 @@ def read_journal(agent: Storage) -> ForgetOrder | None:
         agent.commit([Erase(JOURNAL)])
         return None
     try:
-        tree = strict_json.decode(data.decode())
-        if not isinstance(tree, dict) or tree.get("version") != _VERSION:
-            raise ValueError("another version")
-        return from_tree(ForgetOrder, tree)
-    except (ValueError, RecursionError) as exc:
+        return from_tree(ForgetOrder, read_object(data))
+    except ValueError as exc:
         raise ForgetFailed(
             f"{JOURNAL}: the journal of a forget that was interrupted cannot be read.",
             hint="Forget the same again, then delete that file in the agent's folder.",

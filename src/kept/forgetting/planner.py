@@ -44,24 +44,27 @@ def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool =
 
     Raise ForgetTooMuch for words that are too short and for too many places, unless ``allow_all`` is set.
     """
-    match request:
-        case ForgetRequest(None, str(session), None, None):
-            plan = _plan_places(scope, request, [_find_session(scope, session)])
-        case ForgetRequest(None, None, None, int(before_ms)):
-            plan = _plan_places(scope, request, list(_find_before(scope, before_ms)))
-        case ForgetRequest(None, None, str(words), None) | ForgetRequest(str(words), None, None, None):
-            if not words.strip():
-                raise EmptyQuery("There is nothing to forget.", hint="Name words, a citation or a person.")
-            if is_too_short(words) and not allow_all:
-                raise ForgetTooMuch(f"{words.strip()!r} is too short: it may be part of anything.")
-            if request.person is not None:
-                plan = _plan_person(scope, request, words.strip())
-            elif cited := _find_cited(scope, words.strip()):
-                plan = _plan_places(scope, request, cited)
-            else:
-                plan = _plan_words(scope, request, words)
-        case _:
-            raise UsageError("Forget one thing at a time: words or a citation, a session, a person, or a time.")
+    given = [
+        value for value in (request.query, request.session, request.person, request.before_ms) if value is not None
+    ]
+    if len(given) != 1:
+        raise UsageError("Forget one thing at a time: words or a citation, a session, a person, or a time.")
+    if request.session is not None:
+        plan = _plan_places(scope, request, [_find_session(scope, request.session)])
+    elif request.before_ms is not None:
+        plan = _plan_places(scope, request, list(_find_before(scope, request.before_ms)))
+    else:
+        words = str(given[0])
+        if not words.strip():
+            raise EmptyQuery("There is nothing to forget.", hint="Name words, a citation or a person.")
+        if is_too_short(words) and not allow_all:
+            raise ForgetTooMuch(f"{words.strip()!r} is too short: it may be part of anything.")
+        if request.person is not None:
+            plan = _plan_person(scope, request, words.strip())
+        elif cited := _find_cited(scope, words.strip()):
+            plan = _plan_places(scope, request, cited)
+        else:
+            plan = _plan_words(scope, request, words)
     if len(plan.places) > MOST_PLACES and not allow_all:
         raise ForgetTooMuch(f"That is in {len(plan.places):,} places.")
     return replace(plan, by_tool=scope.by_tool)
@@ -236,15 +239,18 @@ def _find_made_of(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
     if not said:
         return []
 
-    def is_forgotten(path: str, first: int, last: int) -> bool:
-        return path in sessions or all((path, number) in said for number in range(first, last + 1))
+    def is_fact(text: str) -> bool:
+        cited = [(path, range(first, last + 1)) for path, first, last in cited_lines(text)]
+        goes = (path in sessions or all((path, line) in said for line in lines) for path, lines in cited)
+        return bool(cited) and all(goes)
 
-    facts = []
-    for note in iter_notes(scope):
-        for passage in split_passages(note.text) if note.is_writable and "sessions/" in note.text else ():
-            cited = cited_lines(passage.text)
-            if cited and all(is_forgotten(*lines) for lines in cited):
-                facts.append(note_place(note.path, passage.start_line, passage.text, note.text))
+    facts = [
+        note_place(note.path, passage.start_line, passage.text, note.text)
+        for note in iter_notes(scope)
+        if note.is_writable and "sessions/" in note.text
+        for passage in split_passages(note.text)
+        if is_fact(passage.text)
+    ]
     return [fact for fact in facts if not _covers(places, fact)]
 
 

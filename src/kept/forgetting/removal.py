@@ -36,7 +36,7 @@ from kept.notes.history.note_change import Author, utc_text
 from kept.notes.line_edit import remove_lines
 from kept.notes.note_text import decode
 from kept.notes.workspace import Workspace
-from kept.sessions.attachments import ATTACHMENTS, list_attachments
+from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.forgotten_text import Matches, blank_line, renew_receipts
 from kept.sessions.schedules.schedule_book import open_schedules
@@ -199,11 +199,11 @@ class Removal:
     def _erase_attachments(self) -> None:
         """Erase files of messages that were forgotten or deleted, after the conversations and the inbox."""
         latest_ns = time.time_ns() - _GRACE_NS
-        infos = self.agent.documents.list(f"{ATTACHMENTS}/")
-        old = {os.path.basename(info.path) for info in infos if info.modified_ns <= latest_ns}
-        if names := old & set(list_attachments(self.agent)):
+        infos = [info for info in self.agent.documents.list(f"{ATTACHMENTS}/") if info.modified_ns <= latest_ns]
+        names = {info.path: STORED_NAME.fullmatch(os.path.basename(info.path)) for info in infos}
+        if any(names.values()):
             mentioned = find_mentioned(self.config)
-            unused = [f"{ATTACHMENTS}/{name}" for name in sorted(names) if name[:64].encode() not in mentioned]
+            unused = (path for path, name in names.items() if name and name[1].encode() not in mentioned)
             self.agent.commit([*map(Erase, unused)])
 
     # files that are derived from these
