@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kept.sessions.importers.import_run import import_sessions
-from kept.sessions.importers.source import DocumentDamaged, iter_elements
+from kept.sessions.importers.source import ExportRefused, iter_elements
 from kept.sessions.store import SessionStore
 from tests.support.chat_exports import claude_talk, gpt_conversation, gpt_node, gpt_talk, write_zip
 from tests.support.files import write_file
@@ -144,7 +144,7 @@ def test_elements_are_found_wherever_the_parts_of_a_document_end(trees, size, in
 @pytest.mark.parametrize("raw", [b"[" * 100_000, b'[{"a": 1}, {"b": ', b"[{} {]", b"", b"[" + b"x" * 3_000])
 def test_a_damaged_document_is_read_to_the_damage_and_no_further(raw):
     parts = iter([raw])
-    with pytest.raises(DocumentDamaged):
+    with pytest.raises(ExportRefused):
         [*iter_elements(lambda _: next(parts, b""), max_chars=1000)]
 
 

@@ -289,32 +289,20 @@ def order_branches(parents: Mapping[str, str | None], leaf: Any) -> tuple[list[s
     """
     if not isinstance(leaf, str) or leaf not in parents:
         leaf = next(reversed([*parents]), None)
-    current = _path_to(parents, leaf)
-    children: dict[str, list[str]] = {message: [] for message in parents}
-    roots = []
+    current: set[str | None] = set()
+    step = leaf
+    while step is not None and step not in current:
+        current.add(step)
+        step = parents.get(step)
+    children: dict[str | None, list[str]] = {}
     for message, parent in parents.items():
-        if parent is None or parent not in parents:
-            roots.append(message)
-        else:
-            children[parent].append(message)
-    ordered: dict[str, None] = {}
-    for start in (*_current_last(roots, current), *parents):
+        children.setdefault(parent if parent in parents else None, []).append(message)
+    ordered: dict[str | None, None] = {}
+    for start in (None, *parents):  # no root leads to those of a loop
         waiting = [start]
         while waiting:
-            message = waiting.pop()
-            if message not in ordered:
-                ordered[message] = None
-                waiting += reversed(_current_last(children[message], current))
-    return [*ordered], leaf
-
-
-def _path_to(parents: Mapping[str, str | None], leaf: str | None) -> set[str]:
-    path: set[str] = set()
-    while leaf is not None and leaf in parents and leaf not in path:
-        path.add(leaf)
-        leaf = parents[leaf]
-    return path
-
-
-def _current_last(messages: Iterable[str], current: set[str]) -> list[str]:
-    return sorted(messages, key=lambda message: message in current)
+            following = waiting.pop()
+            if following not in ordered:
+                ordered[following] = None
+                waiting += sorted(children.get(following, ()), key=lambda message: message in current)[::-1]
+    return [message for message in ordered if message is not None], leaf

@@ -167,7 +167,7 @@ ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Run
 
 
 class ExportRefused(Exception):
-    """An export that is not read. The message is the reason, without the path: the caller knows that."""
+    """An export that is not read, or not to its end. The message is the reason, without the path."""
 
 
 def is_conversations_name(path: str) -> bool:
@@ -215,7 +215,7 @@ class ExportSource(Source):
                 elements = iter_elements(file.read, max_chars=MAX_LINE_BYTES)
                 for number, (tree, text) in enumerate(elements, 1):
                     yield from self._conversations(tree, text, number)
-        except DocumentDamaged as exc:
+        except ExportRefused as exc:
             self._report_part(str(exc))
         except OSError as exc:
             self._report_part(f"cannot be read ({exc.strerror or exc})")
@@ -240,14 +240,10 @@ class ExportSource(Source):
         self.report(f"{name}{reason}")
 
 
-class DocumentDamaged(Exception):
-    """The document is not JSON, or ends too early. The message is the reason, without the path."""
-
-
 def iter_elements(read: Callable[[int], bytes], *, max_chars: int) -> Iterator[tuple[Any, str]]:
     """Yield each element of a top-level array, or the one top-level object, with its text.
 
-    Only what is being read is in memory: while an element is not complete, twice as much is read. Raise DocumentDamaged
+    Only what is being read is in memory: while an element is not complete, twice as much is read. Raise ExportRefused
     after the last element that could be read.
     """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
@@ -257,7 +253,7 @@ def iter_elements(read: Callable[[int], bytes], *, max_chars: int) -> Iterator[t
         text, at = text[at:] + decoder.decode(raw), 0
         if is_array is None and (text := text.lstrip()):
             if text[0] not in "[{":
-                raise DocumentDamaged("is not JSON")
+                raise ExportRefused("is not JSON")
             is_array = text[0] == "["
             at = int(is_array)
         while (at := _skip_separators(text, at)) < len(text):
@@ -273,8 +269,8 @@ def iter_elements(read: Callable[[int], bytes], *, max_chars: int) -> Iterator[t
                 return
             at, size = end, _PART_BYTES
         if len(text) - at > max_chars:
-            raise DocumentDamaged(f"has a conversation that is damaged or of more than {max_chars:,} characters")
-    raise DocumentDamaged("is empty" if is_array is None else "ends in the middle of a conversation, or is damaged")
+            raise ExportRefused(f"has a conversation that is damaged or of more than {max_chars:,} characters")
+    raise ExportRefused("is empty" if is_array is None else "ends in the middle of a conversation, or is damaged")
 
 
 def _skip_separators(text: str, at: int) -> int:
