@@ -120,7 +120,10 @@ async def _flush(
             failure = exc.message
     if failure is not None or not services.model.writes:
         fallback = "extractive"
-        facts += _extract_facts(messages)
+        from kept.models.extractive import salient_facts
+
+        found = salient_facts(spoken_lines(messages), limit=_EXTRACTED_FACTS)
+        facts += [Fact(f"{fact.speaker}: {fact.text}", int(fact.source[1:]), int(fact.source[1:])) for fact in found]
     try:
         zone = services.memory.clock.now().tzinfo
         days = {logged.line: logged.entry.timestamp.astimezone(zone).date() for logged in messages}
@@ -169,14 +172,6 @@ def _tool_output(use: ToolUse) -> ToolOutput:
     if not isinstance(use.arguments.get("text"), str):
         return ToolOutput(use.id, "'text' is required.", is_error=True)
     return ToolOutput(use.id, "Noted.")
-
-
-def _extract_facts(messages: Sequence[LoggedMessage]) -> list[Fact]:
-    """Return facts without a model."""
-    from kept.models.extractive import salient_facts
-
-    facts = salient_facts(spoken_lines(messages), limit=_EXTRACTED_FACTS)
-    return [Fact(f"{fact.speaker}: {fact.text}", int(fact.source[1:]), int(fact.source[1:])) for fact in facts]
 
 
 # writing

@@ -167,17 +167,20 @@ def recall(
         return TurnMaterial(problems=(f"Nothing was recalled: {exc.message}",))
     hits = {hit.citation: hit for hit in filter(None, chain(*zip_longest(*(result.hits for result in results))))}
     # A weak hit is probably about something else. A model that wants to see it can search.
-    relevant = [hit for hit in hits.values() if hit.grade != "weak" and not _is_known(hit, known)]
+    relevant = [
+        hit
+        for hit in hits.values()
+        if hit.grade != "weak"
+        and not any(
+            hit.path == path and first <= hit.start_line and hit.end_line <= last for path, first, last in known
+        )
+    ]
     passages = tuple(
         RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source, round(hit.score, 3), hit.grade)
         for hit in _with_further(_without_sources(relevant)[:limit], limit)
     )
     problems = dict.fromkeys(problem for result in results for problem in result.degraded)
     return TurnMaterial(recalled=passages, problems=tuple(problems))
-
-
-def _is_known(hit: Hit, known: Sequence[KnownLines]) -> bool:
-    return any(hit.path == path and first <= hit.start_line and hit.end_line <= last for path, first, last in known)
 
 
 def _with_further(hits: Sequence[Hit], limit: int) -> list[Hit]:

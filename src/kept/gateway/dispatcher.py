@@ -408,9 +408,10 @@ class LocalConversation:
         clock: Clock,
         *,
         name: str | None,
-        ask: Callable[[ApprovalAsked], Awaitable[bool]] | None = None,
+        ask: Callable[[ApprovalAsked], Awaitable[bool | None]] | None = None,
     ) -> None:
-        """``ask`` returns whether the person allows a tool call. Without it, nobody can be asked."""
+        """``ask`` returns whether the person allows a tool call, or None if that is decided elsewhere. Without it,
+        nobody can be asked."""
         self._dispatcher = dispatcher
         self._ask = ask
         self._clock = clock
@@ -447,6 +448,8 @@ class LocalConversation:
 
     async def _decide(self, asked: ApprovalAsked) -> None:
         allow = self._ask is not None and await self._ask(asked)
+        if allow is None:
+            return
         self._dispatcher.agent.approvals.decide(asked.id, allow=allow, by=TERMINAL if self._ask else NOBODY)
 
     async def stop(self) -> None:

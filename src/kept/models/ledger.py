@@ -57,7 +57,11 @@ class Ledger(Generic[LedgerEntry]):
 
         try:
             retried(add)
-            self._compact()
+            info = self._storage.logs.find(self._name)
+            if info is not None and info.size > COMPACT_ABOVE_BYTES:
+                log = self.open_log()
+                with suppress(StorageConflict):  # whoever was faster sums it up
+                    log.rewrite([_to_line(summed) for summed in _by_day(log.read())])
         except WorkspaceError as exc:
             return f"The ledger could not be written: {exc.message}"
         return None
@@ -68,13 +72,6 @@ class Ledger(Generic[LedgerEntry]):
 
     def open_log(self) -> RecordLog[LedgerEntry]:
         return RecordLog(self._storage, self._name, self._parse)
-
-    def _compact(self) -> None:
-        info = self._storage.logs.find(self._name)
-        if info is not None and info.size > COMPACT_ABOVE_BYTES:
-            log = self.open_log()
-            with suppress(StorageConflict):  # whoever was faster does it
-                log.rewrite([_to_line(entry) for entry in _by_day(log.read())])
 
     def _parse(self, raw: bytes) -> LedgerEntry:
         try:

@@ -87,7 +87,9 @@ class RequestFront:
             await send(message)
 
         try:
-            if (wait_s := self._wait_s(scope)) and not self.is_known(scope):
+            client = self.addresses.key_of((scope.get("client") or ("",))[0], headers_of(scope))
+            wait_s = 0.0 if scope["path"] in (HEALTH, READY) else self.limiter.take(client)
+            if wait_s and not self.is_known(scope):
                 message = "There are too many requests from your address. Try later."
                 await refuse(send_with_id, 429, "rate_limited", message, wait_s)
             else:
@@ -97,12 +99,6 @@ class RequestFront:
             method = scope["method"] if scope["method"] in _METHODS else "OTHER"
             took_s, token = time.perf_counter() - started_s, grant.name if grant else None
             self.record(RequestRecord(request_id, method, scope.get(ROUTE, "unmatched"), status, took_s, token))
-
-    def _wait_s(self, scope: Scope) -> float:
-        """Count a request of an address. Return how long it would have to wait, or 0."""
-        if scope["path"] in (HEALTH, READY):
-            return 0.0
-        return self.limiter.take(self.addresses.key_of((scope.get("client") or ("",))[0], headers_of(scope)))
 
 
 def headers_of(scope: Scope) -> dict[bytes, str]:

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kept.base.limits import clip, one_line
-from kept.base.listings import FileSummary, Listing, TagCount
+from kept.base.listings import Listing, TagCount
 from kept.base.records import (
     FactValidity,
     Hit,
@@ -143,31 +143,25 @@ def _occurrences(lead: str, others: Sequence[Occurrence]) -> str:
 def sessions_text(sessions: Sequence[tuple[SessionRecord, Sequence[Hit]]], degraded: Iterable[str] = ()) -> str:
     parts = [plural(len(sessions), "conversation") + ":" if sessions else "No conversation was found."]
     for number, (record, hits) in enumerate(sessions, 1):
-        parts.append(_session(number, record))
+        path = show_path(record.citation)
+        when = f"{record.created:%Y-%m-%d %H:%M} to {record.updated:%Y-%m-%d %H:%M}"
+        names = {"path": None if path else record.citation, "channel": record.channel, "title": record.title}
+        head = f"[{number}] {path or LONG_NAME} ({when}, {plural(record.messages, 'message')})"
+        parts.append(f"{head}\n{_names(names)}".rstrip("\n"))
         parts += [_hit(f"{number}.{rank}", hit) for rank, hit in enumerate(hits, 1)]
     return "\n\n".join([*parts, *_problems(degraded)])
-
-
-def _session(number: int, record: SessionRecord) -> str:
-    path = show_path(record.citation)
-    when = f"{record.created:%Y-%m-%d %H:%M} to {record.updated:%Y-%m-%d %H:%M}"
-    names = {"path": None if path else record.citation, "channel": record.channel, "title": record.title}
-    head = f"[{number}] {path or LONG_NAME} ({when}, {plural(record.messages, 'message')})"
-    return f"{head}\n{_names(names)}".rstrip("\n")
 
 
 def listing_text(listing: Listing) -> str:
     shown, total = len(listing), listing.total
     more = f" of {total:,}" if shown < total else ""
     parts = [f"{shown:,}{more} {'entry' if total == 1 else 'entries'}, newest first:" if shown else _NOTHING_LISTED]
-    parts += [_file(number, file) for number, file in enumerate(listing, 1)]
+    for number, file in enumerate(listing, 1):
+        path = show_path(file.path)
+        names = {"path": None if path else file.path, "title": file.title, "begins": file.excerpt}
+        head = f"[{number}] {path or LONG_NAME} ({file.timestamp:%Y-%m-%d})"
+        parts.append(f"{head}\n{_names(names)}".rstrip("\n"))
     return "\n\n".join([*parts, *_problems(listing.degraded)])
-
-
-def _file(number: int, file: FileSummary) -> str:
-    path = show_path(file.path)
-    names = {"path": None if path else file.path, "title": file.title, "begins": file.excerpt}
-    return f"[{number}] {path or LONG_NAME} ({file.timestamp:%Y-%m-%d})\n{_names(names)}".rstrip("\n")
 
 
 def passage_text(passage: Passage) -> str:

@@ -289,33 +289,23 @@ FORGET_TOOL = Tool(
 def run_forget(toolbox: Toolbox, arguments: Mapping[str, Any]) -> ToolOutcome:
     """Show the places, or remove them if their token is given. A failure is an outcome too."""
     try:
-        return _run(toolbox, check_arguments(FORGET_TOOL, arguments))
+        scope, forgetting = check_arguments(FORGET_TOOL, arguments), toolbox.memory.forgetting
+        token, numbers = scope.pop("confirm", None), scope.pop("places", None)
+        plan = forgetting.plan(scope.pop("query", None), **scope, by_tool=True)
+        if token is None or not plan.options:
+            return ToolOutcome(utf8_safe(_plan_text(plan)), plan)
+        plan.require_token(token)
+        if numbers is None and not plan.places:
+            raise UsageError(
+                "Nothing was forgotten: no place has exactly this.", hint="Give the user's choice as 'places'."
+            )
+        receipt = forgetting.apply(plan.choose(numbers or "all"))
+        return ToolOutcome(utf8_safe(_receipt_text(receipt)), receipt)
     except ForgetTooMuch as exc:
         hint = "Name it more exactly. The user can remove all of it with 'kept forget --all'."
         return error_outcome(ForgetTooMuch(exc.message, hint=hint))
     except KeptError as exc:
         return error_outcome(exc)
-
-
-def _run(toolbox: Toolbox, arguments: dict[str, Any]) -> ToolOutcome:
-    token, numbers = arguments.pop("confirm", None), arguments.pop("places", None)
-    memory = toolbox.memory
-    plan = memory.forgetting.plan(
-        arguments.get("query"),
-        session=arguments.get("session"),
-        person=arguments.get("person"),
-        before=arguments.get("before"),
-        by_tool=True,
-    )
-    if token is None or not plan.options:
-        return ToolOutcome(utf8_safe(_plan_text(plan)), plan)
-    plan.require_token(token)
-    if numbers is None and not plan.places:
-        raise UsageError(
-            "Nothing was forgotten: no place has exactly this.", hint="Give the user's choice as 'places'."
-        )
-    receipt = memory.forgetting.apply(plan.choose(numbers or "all"))
-    return ToolOutcome(utf8_safe(_receipt_text(receipt)), receipt)
 
 
 def _plan_text(plan: ForgetPlan) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from kept.agent.events import (
     AgentEvent,
     ApprovalAsked,
+    ApprovalDesk,
     Notice,
     Reply,
     ReplyDelta,
@@ -25,7 +26,7 @@ from kept.agent.events import (
 )
 from kept.errors import KeptError, UsageError
 from kept.gateway.app import open_dispatcher, open_model
-from kept.gateway.dispatcher import DEFAULT_CONVERSATION, Dispatcher, LocalConversation
+from kept.gateway.dispatcher import DEFAULT_CONVERSATION, TERMINAL, Dispatcher, LocalConversation
 from kept.models.base import ChatModel
 from kept.server.web.visit import Site
 
@@ -102,7 +103,6 @@ class WebChat:
         self._model = model
         self._dispatcher: Dispatcher | None = None
         self._conversation: LocalConversation | None = None
-        self._decisions: dict[str, asyncio.Future[bool]] = {}
 
     def ask(self, text: str) -> RunningAnswer:
         """Begin to answer a message. Raise UsageError while another answer is being written."""
@@ -123,10 +123,9 @@ class WebChat:
 
     def decide(self, approval_id: str, *, allow: bool) -> None:
         """Decide about a tool call that the agent has asked for."""
-        decision = self._decisions.get(approval_id)
-        if decision is None or decision.done():
+        desk = self._dispatcher.agent.approvals if self._dispatcher is not None else ApprovalDesk()
+        if not desk.decide(approval_id, allow=allow, by=TERMINAL):
             raise UsageError("The agent no longer waits for this decision.")
-        decision.set_result(allow)
 
     async def close(self) -> None:
         """Stop the answer and end the model."""
@@ -146,7 +145,7 @@ class WebChat:
             site.sessions,
             site.memory.clock,
             name=DEFAULT_CONVERSATION,
-            ask=self._wait_for_decision,
+            ask=_decide_on_page,
         )
 
     async def _answer(self, answer: RunningAnswer) -> None:
@@ -167,13 +166,6 @@ class WebChat:
             self.running = None
             answer.finish()
 
-    async def _wait_for_decision(self, asked: ApprovalAsked) -> bool:
-        """Return whether a person allows a call. Nobody answering in time counts as no."""
-        decision: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._decisions[asked.id] = decision
-        try:
-            return await asyncio.wait_for(decision, asked.timeout_s)
-        except TimeoutError:
-            return False
-        finally:
-            del self._decisions[asked.id]
+
+async def _decide_on_page(asked: ApprovalAsked) -> None:
+    """Leave the decision to `WebChat.decide`."""
