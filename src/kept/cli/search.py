@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from kept.agent.tools.record_json import result_json
-from kept.base.records import SOURCES, Grade, Hit, Occurrence, SearchResult, cite
+from kept.base.records import SOURCES, Grade, Hit, SearchResult, cite
 from kept.base.wording import plural, short_list
 from kept.cli.output import (
     echo,
@@ -44,17 +44,26 @@ def hit_text(hit: Hit, words: Iterable[str], *, max_lines: int = LINES_SHOWN) ->
     """Return a hit with the words of the query highlighted."""
     stems = [*words, *hit.other_words]
     lines = [row for line in snippet_lines(hit) for row in wrap(_plain(line), indent=_INDENT)]
-    first, shown = _around_match(lines, stems, max_lines)
+    first = 0
+    if len(lines) > max_lines + 1:  # saying that there is one more takes as much room as the line
+        before = min(_LINES_BEFORE, max_lines // 4)
+        first = min(max(0, _best_line(lines, stems, max_lines - before) - before), len(lines) - max_lines)
+        shown = lines[first : first + max_lines]
+    else:
+        shown = lines
     more = len(lines) - first - len(shown)
+    others = [
+        f"{lead} {short_list([other.citation for other in occurrences], _MOST_OCCURRENCES)}"
+        for lead, occurrences in (("newer than", hit.newer_than), ("also in", hit.also_in))
+        if occurrences
+    ]
     return "\n".join(
         [
             _header(hit),
             *([style(f"{'':<{_INDENT}}…", dim=True)] if first else []),
             *(style(line, dim=True) if _has_ended(hit, line) else highlight(line, stems) for line in shown),
             *([style(f"{'':<{_INDENT}}… {plural(more, 'more line')}", dim=True)] if more else []),
-            *_validity(hit),
-            *_occurrences("newer than", hit.newer_than),
-            *_occurrences("also in", hit.also_in),
+            *_dim_lines(_validity(hit), *others),
             *(_further_line(passage, stems) for passage in hit.further),
         ]
     )
@@ -69,18 +78,16 @@ def _has_ended(hit: Hit, line: str) -> bool:
     return body.startswith("~~") and not held_then
 
 
-def _validity(hit: Hit) -> list[str]:
-    """Return a line about a fact that was replaced or that replaced another, or nothing."""
+def _validity(hit: Hit) -> str:
+    """Return a remark about a fact that was replaced or that replaced another, or nothing."""
     validity = hit.validity
     if validity is None:
-        return []
+        return ""
     if validity.holds:
-        text = f"before: {', '.join(validity.before)}" if validity.before else ""
-    elif validity.until:
-        text = f"until {validity.until}" + (f", then {validity.replaced_by}" if validity.replaced_by else "")
-    else:
-        text = f"only since {validity.since}" if validity.since else "no longer holds"
-    return _dim_lines(text)
+        return f"before: {', '.join(validity.before)}" if validity.before else ""
+    if validity.until:
+        return f"until {validity.until}" + (f", then {validity.replaced_by}" if validity.replaced_by else "")
+    return f"only since {validity.since}" if validity.since else "no longer holds"
 
 
 def _further_line(passage: Hit, stems: list[str]) -> str:
@@ -92,17 +99,12 @@ def _further_line(passage: Hit, stems: list[str]) -> str:
     about = cut(": ".join([*map(_plain, hit_headings(passage)[-1:]), text]), max(10, room))
     about = style(about, dim=True) if _has_ended(passage, text) else highlight(about, stems)
     lead = f"{'':<{_INDENT}}{style('also', dim=True)} {style(lines, fg='cyan')}  {style(score, dim=True)}"
-    return "\n".join([f"{lead}  {about}", *_validity(passage)])
+    return "\n".join([f"{lead}  {about}", *_dim_lines(_validity(passage))])
 
 
-def _occurrences(lead: str, others: Sequence[Occurrence]) -> list[str]:
-    """Return one line with citations, or nothing."""
-    return _dim_lines(f"{lead} {short_list([other.citation for other in others], _MOST_OCCURRENCES)}" if others else "")
-
-
-def _dim_lines(text: str) -> list[str]:
-    """Return the lines of a remark about a hit, or nothing."""
-    return [style(line, dim=True) for line in wrap(_plain(text), indent=_INDENT, hang=2)] if text else []
+def _dim_lines(*remarks: str) -> list[str]:
+    """Return the lines of remarks about a hit, without those that are empty."""
+    return [style(line, dim=True) for text in filter(None, remarks) for line in wrap(_plain(text), indent=_INDENT)]
 
 
 def parts_text(hit: Hit) -> str:
@@ -118,15 +120,6 @@ def highlight(line: str, words: list[str]) -> str:
     return "".join(style(piece, fg="yellow", bold=True) if matches else piece for piece, matches in pieces)
 
 
-def _around_match(lines: list[str], words: list[str], max_lines: int) -> tuple[int, list[str]]:
-    """Return the lines to show of a long text, and how many are before them."""
-    if len(lines) <= max_lines + 1:  # saying that there is one more takes as much room as the line
-        return 0, lines
-    before = min(_LINES_BEFORE, max_lines // 4)
-    first = min(max(0, _best_line(lines, words, max_lines - before) - before), len(lines) - max_lines)
-    return first, lines[first : first + max_lines]
-
-
 def _best_line(lines: list[str], words: list[str], count: int) -> int:
     """Return the first of ``count`` lines that have the most of the words; of several, the one with most of them."""
     matches = [{word for word in words if any(is_match(other, [word]) for other in _WORDS(line))} for line in lines]
@@ -135,9 +128,16 @@ def _best_line(lines: list[str], words: list[str], count: int) -> int:
 
 
 def _header(hit: Hit) -> str:
-    lead = time_text(str(hit.timestamp)) if hit.listed else f"{hit.score:.2f} {hit.grade}"
+    """Return the first line of a hit: its score or time, its place, and what the place does not tell."""
     where = _plain(hit.citation)
-    parts = (f"project {hit.project}" if hit.project else "", " > ".join(hit_headings(hit)), _when(hit))
+    parts = [f"project {hit.project}" if hit.project else "", " > ".join(hit_headings(hit))]
+    if hit.listed:
+        lead = time_text(str(hit.timestamp))
+    else:
+        lead = f"{hit.score:.2f} {hit.grade}"
+        day, time = day_and_time(hit)
+        has_time = hit.source == "sessions" or time in hit.heading.split(" > ")
+        parts.append(f"{'' if day in hit.path else day} {time if has_time else ''}".strip())
     about = _plain("  ".join(filter(None, parts)))
     room = columns() - text_width(lead) - text_width(where) - 4
     header = f"{style(lead, **_LEAD_STYLES[hit.grade])}  {style(where, fg='cyan', bold=True)}"
@@ -145,15 +145,6 @@ def _header(hit: Hit) -> str:
         return f"{header}\n{style(' ' * _INDENT + cut(about, columns() - _INDENT), dim=True)}"
     about = cut(about, room)
     return f"{header}  {style(about, dim=True)}" if about else header
-
-
-def _when(hit: Hit) -> str:
-    """Return date and time, as far as the rest of the header lacks them."""
-    if hit.listed:
-        return ""
-    day, time = day_and_time(hit)
-    has_time = hit.source == "sessions" or time in hit.heading.split(" > ")
-    return " ".join(part for part in ("" if day in hit.path else day, time if has_time else "") if part)
 
 
 def _plain(text: str) -> str:

@@ -44,10 +44,16 @@ class ProviderKeys:
 
 def read_keys(environ: Mapping[str, str]) -> ProviderKeys:
     names = ((provider, name) for provider, variables in KEY_VARIABLES.items() for name in reversed(variables))
+    passed = (
+        name
+        for name in environ
+        if name in _PLAIN or name.upper() in _PROXIES or name.startswith(_CLAUDE_PREFIXES)
+        if not name.startswith(_RUNNING_CLAUDE) and name not in _KEYS_OF_OTHERS
+    )
     return ProviderKeys(
         {provider: key for provider, name in names if (key := environ.get(name, "").strip())},
         ollama_host=environ.get("OLLAMA_HOST", "").strip() or None,
-        claude={name: value for name, value in environ.items() if _is_for_claude(name)},
+        claude={name: environ[name] for name in passed},
     )
 
 
@@ -68,12 +74,6 @@ _RUNNING_CLAUDE = (
 )
 """Set by the Claude Code that Kept runs inside. A second one that sees them refuses to start, or joins that session."""
 _KEYS_OF_OTHERS = ("GOOGLE_API_KEY",)
-
-
-def _is_for_claude(name: str) -> bool:
-    if name.startswith(_RUNNING_CLAUDE) or name in _KEYS_OF_OTHERS:
-        return False
-    return name in _PLAIN or name.upper() in _PROXIES or name.startswith(_CLAUDE_PREFIXES)
 
 
 # secrets

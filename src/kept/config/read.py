@@ -185,16 +185,14 @@ def read_group(kind: Any, tree: Any, *, at: str, notices: list[str]) -> SettingG
     return values
 
 
-def build(kind: Any, values: Mapping[str, Any]) -> Any:
-    """Return an instance of a schema class. It may adjust itself in a method ``after_build``, or raise ConfigError."""
-    known = hints(kind)
-    settings = kind(**{name: _build_value(known[name], value) for name, value in values.items()})
-    return settings.after_build() if hasattr(kind, "after_build") else settings
-
-
-def _build_value(kind: Any, value: Any) -> Any:
+def build(kind: Any, value: Any) -> Any:
+    """Return the value of a setting, with each group in it as an instance of its schema class. An instance may adjust
+    itself in a method ``after_build``, or raise ConfigError."""
     if is_dataclass(kind):
-        return build(kind, value)
+        known = hints(kind)
+        values = {name: build(known[name], inner) for name, inner in value.items()}
+        settings: Any = kind(**values)  # type: ignore[operator]
+        return settings.after_build() if hasattr(kind, "after_build") else settings
     item = next((item for item in typing.get_args(kind) if is_dataclass(item)), None)
     if item is None:
         return value

@@ -80,14 +80,11 @@ class StaticEmbedder:
 
     def __init__(self, folder: str = MODEL_FOLDER) -> None:
         self._path = os.path.join(folder, TABLE_FILE)
+        self.calibration = _calibration_at(0.5)
 
     @cached_property
     def identity(self) -> Identity:
         return Identity("local", MODEL, self._table.dims, f"pieces-1:{self._table.digest}")
-
-    @property
-    def calibration(self) -> Calibration:
-        return _calibration_at(0.5)
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
         texts = [text[:_MAX_CHARS] for text in texts]

@@ -140,9 +140,21 @@ class IndexHandle:
             self._vectors = None
 
     def use_embedder_of_index(self) -> None:
-        """Of several embedders, use the one whose vectors the index holds: those of two cannot be compared."""
-        if self.chain.embedders:
-            self.use(self._embedder_of_index() or (None if self._keeps_vectors() else self.chain.embedders[0]))
+        """Of several embedders, use the one whose vectors the index holds: those of two cannot be compared.
+
+        Use none while vectors of another model stay in the index: until 'kept index' embeds a large one again with a
+        slow model, or for good if the user has switched models since this process read its settings.
+        """
+        if not self.chain.embedders:
+            return
+        used, preferred, index = self._embedder_of_index(), self.chain.embedders[0], self.index()
+        if used is None and (self.own_embedder is not None or index.stored_identity() is None):
+            used = preferred
+        elif used is None:
+            is_slow = getattr(preferred, "is_slow", False)
+            is_large = is_slow and index.live.count_chunks() > MAX_CHUNKS_EMBEDDED_BY_SEARCH
+            used = None if is_large or self._is_outdated() else preferred
+        self.use(used)
 
     def _embedder_of_index(self) -> Embedder | None:
         stored = self.index().stored_identity()
@@ -153,15 +165,6 @@ class IndexHandle:
         if self.chain.embedders and self._is_outdated() and self._embedder_of_index() is None:
             return (None,)
         return self.chain.embedders or (None,)
-
-    def _keeps_vectors(self) -> bool:
-        """Return whether vectors of another model stay in the index: until 'kept index' embeds a large one again with a
-        slow model, or for good if the user has switched models since this process read its settings."""
-        if self.own_embedder is not None or self.index().stored_identity() is None:
-            return False
-        is_slow = getattr(self.chain.embedders[0], "is_slow", False)
-        is_large = is_slow and self.index().live.count_chunks() > MAX_CHUNKS_EMBEDDED_BY_SEARCH
-        return is_large or self._is_outdated()
 
     def _is_outdated(self) -> bool:
         """Return whether the index got its embedder after this process read its settings."""

@@ -228,18 +228,11 @@ def to_timestamp_ms(time: dt.datetime | None) -> int | None:
 
 def entry_timestamp_ms(day: dt.date | None, heading: str) -> int | None:
     """Return the time of an entry in a daily note, from the innermost heading that begins with a time, or None."""
-    entry = None if day is None else entry_heading(heading)
-    time = None if entry is None else parse_entry_time(entry.rpartition(HEADING_JOIN)[2])
-    return None if day is None or time is None else to_timestamp_ms(dt.datetime.combine(day, time))
-
-
-def entry_heading(heading: str) -> str | None:
-    """Return the headings down to the innermost one that begins with a time, or None if none does."""
-    titles = heading.split(HEADING_JOIN) if ":" in heading else []
-    for count in range(len(titles), 0, -1):
-        if parse_entry_time(titles[count - 1]) is not None:
-            return HEADING_JOIN.join(titles[:count])
-    return None
+    if day is None or ":" not in heading:
+        return None
+    times = map(parse_entry_time, reversed(heading.split(HEADING_JOIN)))
+    time = next((time for time in times if time is not None), None)
+    return None if time is None else to_timestamp_ms(dt.datetime.combine(day, time))
 
 
 def parse_entry_time(title: str) -> dt.time | None:

@@ -178,7 +178,7 @@ class SyncPlanner:
 
     def recipe(self) -> Recipe:
         """Return how the index is to be built. Without an embedder, the vectors in the index stay as they are."""
-        stored = {} if self.vectors else self._stored_recipe()
+        stored = {} if self.vectors else self.index.get_meta(META_RECIPE) or {}
         identity = self.vectors.embedder.identity if self.vectors else None
         return Recipe(
             size=ChunkSize(self.settings.chunking.tokens, self.settings.chunking.overlap),
@@ -190,7 +190,7 @@ class SyncPlanner:
     def why_rebuild(self, *, only_set: bool = False) -> str | None:
         """Return the reason why the whole index has to be rebuilt, or None: its recipe differs, and its embedder can be
         asked. ``only_set``: or None if more than what follows from settings differs."""
-        stored = self._stored_recipe()
+        stored = self.index.get_meta(META_RECIPE)
         if not stored or (self.vectors is not None and self.vectors.pauses()):
             return None
         current = self.recipe().fingerprint()
@@ -210,6 +210,3 @@ class SyncPlanner:
         if not any(name.startswith(_RECIPE_SETTINGS) for name in run_settings):
             return None
         return self.why_rebuild(only_set=True)
-
-    def _stored_recipe(self) -> Mapping[str, Any]:
-        return self.index.get_meta(META_RECIPE) or {}

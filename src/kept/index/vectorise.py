@@ -57,8 +57,11 @@ class Vectoriser:
     _batches_rest_until: float = 0.0
 
     def __post_init__(self) -> None:
-        self.misfit = self._stored_misfit()
+        stored = self.index.get_meta(_META_MISFIT) or {}
+        is_own = stored.get("identity") == self.embedder.identity.key
+        self.misfit: str | None = stored["reason"] if is_own else None
         """Reason why no vector of this embedder can be used until the user has asked for a sync."""
+        self.is_cheap = bool(getattr(self.embedder, "is_cheap", False))
 
     # when not to ask
 
@@ -75,10 +78,6 @@ class Vectoriser:
         if self.misfit is not None and not self.index.why_read_only:
             self._store_misfit(None)
         self.learn_dims()
-
-    @property
-    def is_cheap(self) -> bool:
-        return bool(getattr(self.embedder, "is_cheap", False))
 
     @property
     def dims(self) -> int:
@@ -152,12 +151,6 @@ class Vectoriser:
         self.misfit = reason
         with self.index.writing():
             self.index.put_meta(_META_MISFIT, {"identity": self.embedder.identity.key, "reason": reason})
-
-    def _stored_misfit(self) -> str | None:
-        match self.index.get_meta(_META_MISFIT):
-            case {"identity": str(identity), "reason": str(reason)} if identity == self.embedder.identity.key:
-                return reason
-        return None
 
 
 # usage and cost

@@ -366,7 +366,12 @@ class KeywordSearch:
         matched: list[str] = []
         expansions: dict[Expansion, None] = {}
         damping = K1 * (1 - B + B * match.length / max(1.0, mean_length))
-        for number, in_text, in_context in self._best_of_each(match.counts):
+        counts: Iterable[PhraseCount] = match.counts
+        if self._has_expansions:
+            # Of the phrases for one term, the best: in the text before in the context, then what counts most.
+            groups = groupby(counts, key=lambda item: self._phrases[item[0]].term)
+            counts = (max(group, key=self._worth) for _, group in groups)
+        for number, in_text, in_context in counts:
             phrase = self._phrases[number]
             gain = phrase.gain
             if in_text:
@@ -389,14 +394,9 @@ class KeywordSearch:
             tuple(expansions),
         )
 
-    def _best_of_each(self, counts: Sequence[PhraseCount]) -> Iterable[PhraseCount]:
-        """Return the best phrase for each term: one in the text before one in the context, then the one that counts
-        most."""
-        phrases = self._phrases
-        if not self._has_expansions:
-            return counts
-        groups = groupby(counts, key=lambda item: phrases[item[0]].term)
-        return [max(group, key=lambda item: (item[1] > 0, item[2] > 0, phrases[item[0]].gain)) for _, group in groups]
+    def _worth(self, count: PhraseCount) -> tuple[bool, bool, float]:
+        number, in_text, in_context = count
+        return in_text > 0, in_context > 0, self._phrases[number].gain
 
 
 def _rarest_pairs(terms: list[WeightedTerm]) -> list[WeightedTerm]:
@@ -432,7 +432,8 @@ def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | Non
         # The vocabulary has no frequency of a beginning, and counting all chunks with it may take long.
         rows = words.phrase_frequency(term.phrase, cap=_MAX_COUNTED)
     else:
-        rows = min(words.document_frequency(stem) for stem in stems)
+        frequencies = words.document_frequencies(stems)
+        rows = min(frequencies.get(stem, 0) for stem in stems)
         if rows and len(stems) > 1:
             rows = words.phrase_frequency(term.phrase, cap=rows)
     # A word that is nowhere counts like one that is in one chunk: in a few notes its absence says little.

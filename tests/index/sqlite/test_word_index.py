@@ -10,12 +10,12 @@ def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_i
     with open_memory(tmp_path) as memory, open_memory(tmp_path) as other:
         memory.sync()
         with other.index_service.inspecting() as (reader, _), reader.reading():
-            assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (1, 1)
+            assert (reader.words.document_frequencies(["heron"]), reader.words.chunk_count()) == ({"heron": 1}, 1)
         write_note(tmp_path / "workspace", "memory/b.md", "Another heron.\n")
         memory.sync()
         with other.index_service.inspecting() as (again, _), again.reading():
             assert again is reader
-            assert (reader.words.document_frequency("heron"), reader.words.chunk_count()) == (2, 2)
+            assert (reader.words.document_frequencies(["heron"]), reader.words.chunk_count()) == ({"heron": 2}, 2)
 
 
 def test_a_word_that_no_chunk_had_is_found_after_this_connection_has_written_one(tmp_path):

@@ -68,9 +68,6 @@ class PostgresWords:
     def irregular_forms(self) -> dict[str, tuple[str, ...]]:
         return dict(zip(self.stems(" ".join(IRREGULAR_FORMS)), IRREGULAR_FORMS.values(), strict=True))
 
-    def document_frequency(self, stem: str) -> int:
-        return self.document_frequencies((stem,)).get(stem, 0)
-
     def document_frequencies(self, stems: Iterable[str]) -> dict[str, int]:
         """Return how many chunks contain each stem, without those that none contains."""
         known_stems = self._find(stems)

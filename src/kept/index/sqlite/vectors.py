@@ -159,7 +159,10 @@ class VectorTable:
 
     def _first(self, near: list[tuple[float, int]], limit: int) -> list[tuple[int, float]]:
         """Return the nearest rows with their cosine. Of equally near rows at the end, the first by path and line."""
-        best = sorted(_closest(near, limit))
+        if len(near) > limit:  # the nearest, with all that tie with the last of them
+            bound = heapq.nsmallest(limit, [distance for distance, _ in near])[-1]
+            near = [(distance, row) for distance, row in near if distance <= bound]
+        best = sorted(near)
         if len(best) > limit:
             bound = best[-1][0]
             tied = [row for distance, row in best if distance == bound]
@@ -176,14 +179,6 @@ def _positions(rows: array[int], allowed: set[int]) -> list[int]:
     wanted = np.fromiter(allowed, dtype=np.int64, count=len(allowed))
     positions: list[int] = np.flatnonzero(np.isin(np.frombuffer(rows, dtype=np.int64), wanted)).tolist()
     return positions
-
-
-def _closest(near: list[tuple[float, int]], limit: int) -> list[tuple[float, int]]:
-    """Return the nearest, and all that tie with the last of them: the caller decides between those."""
-    if len(near) <= limit:
-        return near
-    bound = heapq.nsmallest(limit, [distance for distance, _ in near])[-1]
-    return [(distance, row) for distance, row in near if distance <= bound]
 
 
 _SAMPLE_STEP = 16

@@ -118,12 +118,6 @@ def either(phrases: Iterable[CountedPhrase]) -> str:
     return " OR ".join(quote(phrase.phrase) for phrase in phrases)
 
 
-def every(phrases: Iterable[Phrase], *, in_context: bool = False) -> str:
-    """Return the expression that matches chunks with every phrase, in their context if ``in_context`` is set."""
-    expression = " AND ".join(map(quote, phrases))
-    return f"context : ({expression})" if in_context else expression
-
-
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc So"])
 """Name and arguments of the tokenizer of FTS5 that makes stems of words."""
 _MAX_REMEMBERED = 20_000
@@ -161,10 +155,6 @@ class WordIndex:
     def irregular_forms(self) -> dict[str, tuple[str, ...]]:
         """The other forms of irregular English words, by stem: running and runs have those of run."""
         return dict(zip(self.stems(" ".join(IRREGULAR_FORMS)), IRREGULAR_FORMS.values(), strict=True))
-
-    def document_frequency(self, stem: str) -> int:
-        """Return how many chunks contain a stem."""
-        return self.document_frequencies((stem,)).get(stem, 0)
 
     def document_frequencies(self, stems: Iterable[str]) -> dict[str, int]:
         """Return how many chunks contain each stem, without those that none contains."""
@@ -238,7 +228,8 @@ class WordIndex:
         self, phrases: Sequence[Phrase], *, limit: int, filters: Filter, in_context: bool = False
     ) -> list[int]:
         """Return the best chunks that have every phrase, in their context if ``in_context`` is set, best first."""
-        expression = every(phrases, in_context=in_context)
+        expression = " AND ".join(map(quote, phrases))
+        expression = f"context : ({expression})" if in_context else expression
         return self.best_rows(expression, weights=(1.0, 1.0), limit=limit, filters=filters)
 
     def best_rows(self, expression: str, *, weights: tuple[float, float], limit: int, filters: Filter) -> list[int]:
