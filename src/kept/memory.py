@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kept.base.clock import Clock, SystemClock
 from kept.base.durable import make_private_folder
+from kept.base.limits import require_number, require_text
 from kept.base.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Written
 from kept.base.timings import timed
 from kept.base.visibility import Viewer
 from kept.config import Config, load_config
 from kept.errors import UsageError, WorkspaceMissing
 from kept.notes.workspace import Workspace
-from kept.search.memory_search import MemorySearch, require_number, require_text
+from kept.search.memory_search import MemorySearch
 
 if TYPE_CHECKING:
     from kept.base.listings import Listing

@@ -8,12 +8,12 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kept.base.clock import Clock
+from kept.base.limits import require_number
 from kept.config import Config
 from kept.notes.history.note_change import Author
 from kept.notes.history.note_history import NoteHistory
 from kept.notes.note_commit import HistoryRecorder, open_recorder, python_author
 from kept.notes.workspace import Workspace
-from kept.search.memory_search import require_number
 
 if TYPE_CHECKING:
     from kept.notes.history.note_change import NoteChange

@@ -15,6 +15,8 @@ from bisect import bisect_right
 from functools import cache
 from typing import Any, TypeGuard
 
+from kept.errors import UsageError
+
 # numbers and times
 
 MAX_COUNT = 10**12
@@ -223,3 +225,28 @@ def _count_fitting_chars(text: str, limit_tokens: int) -> int:
     limit = limit_tokens * CHARS_PER_TOKEN
     lengths = range(1, min(len(text), limit) + 1)
     return bisect_right(lengths, limit, key=lambda length: weigh(text[:length]))
+
+
+# arguments
+
+
+def require_number(name: str, value: float | None, least: int, most: int | None, *, whole: bool = False) -> None:
+    """Raise UsageError if an argument is given and is not a number between the limits."""
+    if value is None:
+        return
+    kinds = int if whole else (int, float)
+    top = math.inf if most is None else most
+    if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= top:
+        limits = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise UsageError(f"{name} is {value!r:.80}.", hint=f"Use a {'whole ' if whole else ''}number {limits}.")
+
+
+def require_text(**arguments: str | None) -> None:
+    """Raise UsageError if an argument is given and is not text, or text that nothing can match."""
+    for name, value in arguments.items():
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise UsageError(f"The {name} is {value!r:.80}.", hint="Use text.")
+        if name not in ("query", "session_key") and not is_utf8(value):
+            raise UsageError(f"The {name} is not valid text, so nothing can match it.", hint="Write it in UTF-8.")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from kept.base.records import Filter, NearFact
 from kept.base.sqlite import connect_read_only, translated
-from kept.config.agent_paths import AgentPaths
 from kept.errors import KeptError
 from kept.index.sqlite.filter_sql import filter_sql
 from kept.notes.fact_match import match_notes, may_be_fact

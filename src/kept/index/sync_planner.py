@@ -187,15 +187,17 @@ class SyncPlanner:
             daily=get_daily_notes(self.reader.workspace),
         )
 
-    def why_rebuild(self, *, only_set: bool = False) -> str | None:
+    def why_rebuild(self, *, run_settings: Iterable[str] | None = None) -> str | None:
         """Return the reason why the whole index has to be rebuilt, or None: its recipe differs, and its embedder can be
-        asked. ``only_set``: or None if more than what follows from settings differs."""
+        asked. With ``run_settings``, by their names: only if nothing but those of this run makes it necessary."""
+        if run_settings is not None and not any(name.startswith(_RECIPE_SETTINGS) for name in run_settings):
+            return None
         stored = self.index.get_meta(META_RECIPE)
         if not stored or (self.vectors is not None and self.vectors.pauses()):
             return None
         current = self.recipe().fingerprint()
         changed = {key for key in {**stored, **current} if stored.get(key) != current.get(key)}
-        if not changed or (only_set and not changed <= _SET_PARTS):
+        if not changed or (run_settings is not None and not changed <= _SET_PARTS):
             return None if changed else self.size_change()
         if "identity" in changed:
             return f"the embedder changed from {stored.get('model') or 'none'} to {current['model'] or 'none'}"
@@ -204,9 +206,3 @@ class SyncPlanner:
         if changed == {"daily"}:
             return "the vault has its daily notes elsewhere, or names them differently"
         return "this version of Kept indexes differently"
-
-    def why_rebuild_for_run(self, run_settings: Iterable[str]) -> str | None:
-        """Return the reason if only settings of this run, by their names, make a rebuild necessary, or None."""
-        if not any(name.startswith(_RECIPE_SETTINGS) for name in run_settings):
-            return None
-        return self.why_rebuild(only_set=True)

@@ -69,7 +69,7 @@ class SyncRun:
     def run(self, *, wait_s: float) -> SyncReport:
         """Bring the index up to date. Raise LockBusy if another process is still indexing after ``wait_s``."""
         started = time.perf_counter()
-        is_unbuilt = bool(self._why_rebuild()) or self.index.get_meta(META_RECIPE) is None
+        is_unbuilt = self.force or bool(self.planner.why_rebuild()) or self.index.get_meta(META_RECIPE) is None
         # Looked up before the lock is taken: most searches find nothing to do, and should not wait for a writer.
         has_work = is_unbuilt or self.planner.has_changes(self.scan, growing=self.growing) or self.history.is_due()
         if has_work and (reason := self.index.why_read_only):
@@ -102,9 +102,6 @@ class SyncRun:
             took_ms=(time.perf_counter() - started) * 1000,
         )
 
-    def _why_rebuild(self) -> str | None:
-        return "it was asked for" if self.force else self.planner.why_rebuild()
-
     def _run_locked(self, *, is_unbuilt: bool) -> None:
         if not self.index.is_current():  # writing to an index that was moved away would be lost
             raise StoreDamaged(f"{self.index.path}: the index was replaced while this process waited.")
@@ -119,7 +116,7 @@ class SyncRun:
         if self.scan.only is not None and self.history.compares_all:
             self._scan_again()
         self.history.begin(self.scan)
-        reason = self._why_rebuild()
+        reason = "it was asked for" if self.force else self.planner.why_rebuild()
         if reason is not None and self._rebuild(reason):
             return
         try:

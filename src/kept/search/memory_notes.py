@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from kept.base.limits import require_text
 from kept.base.listings import BrokenLinks, FoundLink, NoteLink, NoteLinks, TagCount, TagList
 from kept.base.records import Progress
 from kept.base.values import frozen
@@ -20,7 +21,6 @@ from kept.errors import NoteNotFound
 from kept.index.sqlite.rows import FILE, link_key
 from kept.notes.workspace import has_projects
 from kept.search.browse import find_note, name_nearest
-from kept.search.memory_search import require_text
 from kept.search.memory_view import MemoryView
 from kept.search.service import IndexService
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kept.base.limits import is_utf8
+from kept.base.limits import require_number, require_text
 from kept.base.records import SOURCES, Filter, Progress, SearchResult, SeenTail
 from kept.base.values import frozen
 from kept.base.visibility import Viewer
@@ -208,25 +207,3 @@ def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
         if not tag_key(name):
             raise UsageError(f"'{name}' is not a tag.", hint="Write it as work or area/home, with or without '#'.")
     return tuple(dict.fromkeys(map(tag_key, names)))
-
-
-def require_number(name: str, value: float | None, least: int, most: int | None, *, whole: bool = False) -> None:
-    """Raise UsageError if an argument is given and is not a number between the limits."""
-    if value is None:
-        return
-    kinds = int if whole else (int, float)
-    top = math.inf if most is None else most
-    if not isinstance(value, kinds) or isinstance(value, bool) or not least <= value <= top:
-        limits = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise UsageError(f"{name} is {value!r:.80}.", hint=f"Use a {'whole ' if whole else ''}number {limits}.")
-
-
-def require_text(**arguments: str | None) -> None:
-    """Raise UsageError if an argument is given and is not text, or text that nothing can match."""
-    for name, value in arguments.items():
-        if value is None:
-            continue
-        if not isinstance(value, str):
-            raise UsageError(f"The {name} is {value!r:.80}.", hint="Use text.")
-        if name not in ("query", "session_key") and not is_utf8(value):
-            raise UsageError(f"The {name} is not valid text, so nothing can match it.", hint="Write it in UTF-8.")

@@ -235,7 +235,7 @@ class IndexService:
         if index is before and self._freshness.is_fresh(growing):
             self._is_fresh = True
             return ()
-        if reason := self._handle.planner().why_rebuild_for_run(self.config.run_settings):
+        if reason := self._handle.planner().why_rebuild(run_settings=self.config.run_settings):
             return (f"The index is used as it is, perhaps without the newest changes: {reason} for this run only.",)
         try:
             # Nothing can be answered from an index that was never filled, such as a new one in place of a damaged one.
@@ -361,7 +361,7 @@ class IndexService:
             progress=progress,
         )
         report = run.run(wait_s=wait_s)
-        self._freshness.note_sync(ok=report.ok, growing=growing)
+        self._freshness.note_sync(ok=not report.failures, growing=growing)
         self._record_usage(usage, cached=report.cached, texts=report.embedded)
         return report
 

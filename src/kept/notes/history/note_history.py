@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,9 @@ from kept.base.clock import Clock, new_id
 from kept.base.digest import digest_bytes
 from kept.base.values import frozen
 from kept.base.wording import plural
-from kept.errors import DocumentNotFound, HistoryDamaged, NotFound
+from kept.errors import DocumentNotFound, HistoryDamaged, NotFound, StorageConflict, WorkspaceError
 from kept.notes.history.note_change import Author, ChangeKind, NoteChange, format_change, parse_change, utc_text
-from kept.storage.contract import Append, Change, LogLine, LogPosition, Storage, Write
-from kept.storage.machine import get_machine
+from kept.storage.contract import ABSENT, Append, Change, LogLine, LogPosition, Storage, Write
 from kept.storage.open import open_home
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ OBJECTS = f"{HISTORY_FOLDER}/objects/"
 MAX_VERSION_BYTES = 1 << 30
 VERSION_ENDING = ".z"
 _LOG_ENDING = ".jsonl"
+MACHINE_ID = "machine-id"
 _LEVEL = 1
 """Compression level: levels above it take far more CPU time for a few per cent of space."""
 _OLDER_LINES = 64
@@ -53,7 +54,7 @@ class NoteHistory:
     def own_log(self) -> str:
         """Return the log of this machine. Each machine has one, so that histories that are brought together never
         conflict."""
-        self._machine = self._machine or get_machine(self._home)
+        self._machine = self._machine or _get_machine(self._home)
         return f"{CHANGES}{self._machine}{_LOG_ENDING}"
 
     def logs(self) -> list[str]:
@@ -154,6 +155,22 @@ class NoteHistory:
                 planned[path] = write_version(content)
         lines = [format_change(change).rstrip(b"\n") for change in changes]
         return [*planned.values(), Append(self.own_log(), lines, expected_end)]
+
+
+def _get_machine(home: Storage) -> str:
+    """Return the random name of this machine, which the home keeps. Give it one if it has none, or a damaged one."""
+    while True:
+        expected = None
+        try:
+            name = home.documents.read(MACHINE_ID, max_bytes=64).data.strip()
+            if name.isalnum():  # ASCII, of bytes
+                return name.decode()
+        except DocumentNotFound:
+            expected = ABSENT
+        except WorkspaceError:
+            pass
+        with suppress(StorageConflict):  # another process was faster
+            home.commit([Write(MACHINE_ID, f"{new_id()}\n".encode(), expected)])
 
 
 def _newest_first(lines: Iterable[LogLine], since: str | None) -> Iterator[NoteChange]:
