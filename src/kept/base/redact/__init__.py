@@ -106,7 +106,10 @@ def _find_in(text: str) -> list[Span]:
         from kept.base.redact.surroundings import find_by_surroundings
 
         spans += find_by_surroundings(text, lower)
-    if any(stem in lower and (stem != "key" or _has_key(lower)) for stem in STEMS) or find_others(lower):
+    # 'key' alone is a common word: a secret only after a kind of key.
+    if any(
+        stem in lower and (stem != "key" or any(map(is_kind, lower.split(stem)[:-1]))) for stem in STEMS
+    ) or find_others(lower):
         from kept.base.redact.assignments import find_named
 
         spans += find_named(text, lower)
@@ -186,11 +189,6 @@ _OTHERS_ASCII = tuple([stem for stem in OTHERS if stem.isascii()])
 def is_kind(before: str) -> bool:
     """Return whether a text ends with a kind of key, such as 'api'."""
     return before.rstrip(" _-").endswith(KEY_KINDS)
-
-
-def _has_key(lower: str) -> bool:
-    *heads, _ = lower.split("key")
-    return any(is_kind(head) for head in heads)
 
 
 def find_others(lower: str) -> list[str]:

@@ -222,11 +222,12 @@ class _Value:
 
 
 def find_named(text: str, lower: str) -> Iterator[Span]:
-    for stem in STEMS:
-        if stem in lower:
-            yield from _find_stem(text, lower, stem)
-    for stem in find_others(lower):
-        yield from _find_other(text, lower, stem)
+    for stem in (*STEMS, *find_others(lower)):
+        at = lower.find(stem)
+        while at >= 0:
+            if name := _read_other(text, lower, stem, at) if stem in OTHERS else _read_name(text, lower, stem, at):
+                yield from _find_value(text, name)
+            at = lower.find(stem, at + len(stem))
     yield from _find_columns(text)
 
 
@@ -249,33 +250,22 @@ def _find_columns(text: str) -> Iterator[Span]:
                 yield start, start + len(value)
 
 
-def _iter_positions(lower: str, stem: str) -> Iterator[int]:
-    at = lower.find(stem)
-    while at >= 0:
-        yield at
-        at = lower.find(stem, at + len(stem))
+def _read_name(text: str, lower: str, stem: str, at: int) -> _Name | None:
+    if stem == "key" and not is_kind(lower[max(0, at - _LONGEST_KIND) : at]):
+        return None
+    match = compiled(_NAME).match(text, at)
+    if match is None or (match["suffix"] and compiled(METADATA).search(match["suffix"])):
+        return None
+    is_short, is_key = match["short"] is not None, match["key"] is not None
+    for_password = is_short or match["password"] is not None
+    return _Name(at, match.end(), text[max(0, at - _REACH) : at], for_password, is_short, is_key)
 
 
-def _find_stem(text: str, lower: str, stem: str) -> Iterator[Span]:
-    for at in _iter_positions(lower, stem):
-        if stem == "key" and not is_kind(lower[max(0, at - _LONGEST_KIND) : at]):
-            continue
-        match = compiled(_NAME).match(text, at)
-        if match is None or (match["suffix"] and compiled(METADATA).search(match["suffix"])):
-            continue
-        before = text[max(0, at - _REACH) : at]
-        is_short, is_key = match["short"] is not None, match["key"] is not None
-        for_password = is_short or match["password"] is not None
-        yield from _find_value(text, _Name(at, match.end(), before, for_password, is_short, is_key))
-
-
-def _find_other(text: str, lower: str, stem: str) -> Iterator[Span]:
-    for at in _iter_positions(lower, stem):
-        end = at + len(stem)
-        if stem.isascii() and (lower[at - 1 : at].isalpha() or lower[end : end + 1].isalpha()):
-            continue
-        before = text[max(0, at - _REACH) : at]
-        yield from _find_value(text, _Name(at, end, before, OTHERS[stem], is_foreign=not stem.isascii()))
+def _read_other(text: str, lower: str, stem: str, at: int) -> _Name | None:
+    end = at + len(stem)
+    if stem.isascii() and (lower[at - 1 : at].isalpha() or lower[end : end + 1].isalpha()):
+        return None
+    return _Name(at, end, text[max(0, at - _REACH) : at], OTHERS[stem], is_foreign=not stem.isascii())
 
 
 def _find_value(text: str, name: _Name) -> Iterator[Span]:
