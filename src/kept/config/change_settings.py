@@ -242,10 +242,10 @@ def _find_places(root: Any, path: Path) -> list[_Place]:
         if isinstance(step, int):
             places += map(_Place, items[step : step + 1])
         else:
-            (*found,) = (_Place(value, key) for key, value in items if key.value == step)
-            if len(found) > 1:
+            (*fitting,) = (_Place(value, key) for key, value in items if key.value == step)
+            if len(fitting) > 1:
                 raise ValueError("a key is given twice")
-            places += found
+            places += fitting
         if places[-1].node is node:
             break
     return places

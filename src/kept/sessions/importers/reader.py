@@ -102,8 +102,8 @@ class LineReader(Reader):
             if builder.is_repeated(record, own_id):
                 continue
             when = when if read_time(when) else as_dict(fields.get("message")).get("timestamp")
-            said = self.read_record(builder, record)
-            builder.add(record, said.body, own_id=own_id, parent=said.parent, when=when)
+            content = self.read_record(builder, record)
+            builder.add(record, content.body, own_id=own_id, parent=content.parent, when=when)
         return None if builder is None else self.finish(builder)
 
     def begin(self, source: Source, record: Record) -> DraftBuilder | None:
