@@ -43,19 +43,6 @@ def test_version_is_that_of_the_package(kept):
     assert (ended.code, ended.out, ended.err) == (0, f"kept, version {__version__}\n", "")
 
 
-def test_init_makes_a_workspace_and_settings_that_name_it(kept, home, tmp_path):
-    folder = tmp_path / "mine"
-    report = kept("init", folder, "--json").json
-    assert (report["workspaceDir"], report["config"]) == (str(folder), str(home / "config.yaml"))
-    assert report["created"] == ["MEMORY.md", "USER.md", str(home / "config.yaml")]
-    assert report["layout"] == "kept"
-    assert (folder / "memory").is_dir()
-    assert (home / "config.yaml").stat().st_mode & 0o777 == 0o600
-    assert home.stat().st_mode & 0o777 == 0o700
-    kept("add", "x", "--to", "memory", env={"KEPT_WORKSPACE": ""})
-    assert "- x" in (folder / "MEMORY.md").read_text()
-
-
 def test_add_writes_its_arguments_to_the_daily_log(kept, workspace):
     ended = kept("add", "We", "moved", "the database.")
     (log,) = (workspace / "memory").iterdir()

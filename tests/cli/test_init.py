@@ -67,7 +67,10 @@ def test_notes_are_not_sent_anywhere_by_init(kept, vault, home):
 
 
 def test_a_second_init_moves_the_workspace_and_says_so(kept, home, tmp_path):
-    kept("init", env=ALONE)
+    made = kept("init", "--json", env=ALONE).json
+    assert (made["workspaceDir"], made["layout"]) == (str(home / "workspace"), "kept")
+    assert made["created"] == ["MEMORY.md", "USER.md", made["config"]]
+    assert (home.stat().st_mode & 0o777, (home / "config.yaml").stat().st_mode & 0o777) == (0o700, 0o600)
     write_file(home / "config.yaml", "# mine\ngateway:\n  http: {port: 4711} # port\n")
     ended = kept("init", tmp_path / "notes", env=ALONE)
     assert f"Workspace was {home / 'workspace'}, is now {tmp_path / 'notes'}." in ended.out

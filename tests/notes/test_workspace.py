@@ -489,27 +489,18 @@ for how, where in jobs:
 """
 
 
-def notes_of(workspace: Path) -> dict[str, bytes | None]:
-    return {path: data for path, data in tree_of(workspace).items() if not path.startswith(".kept")}
-
-
-def on_a_full_disk(workspace: Path, home: Path, *jobs: tuple[str, str]) -> list[str]:
+def test_a_full_disk_leaves_every_note_as_it_was(workspace, home):
+    notes = {"memory/x.md": b"one\ntwo", "MEMORY.md": b"x" * 1999}
+    for path, raw in notes.items():
+        write_file(workspace / path, raw)
+    jobs = [("add", "memory/x.md"), ("add", "memory"), ("add", "memory/new.md"), ("write", "MEMORY.md")]
     arguments = json.dumps([str(workspace), str(home), 2000, *jobs])
     ended = subprocess.run(
         [sys.executable, "-c", DISK_OF_N_BYTES, arguments], capture_output=True, text=True, timeout=60, check=True
     )
-    return ended.stdout.split()
-
-
-def test_a_full_disk_leaves_every_note_as_it_was(workspace, home):
-    write_file(workspace / "memory/x.md", "one\ntwo")
-    write_file(workspace / "MEMORY.md", "x" * 1999)
-    before = notes_of(workspace)
-    ended = on_a_full_disk(
-        workspace, home, ("add", "memory/x.md"), ("add", "memory"), ("add", "memory/new.md"), ("write", "MEMORY.md")
-    )
-    assert ended == ["write_failed"] * 4
-    assert notes_of(workspace) == before
+    assert ended.stdout.split() == ["write_failed"] * 4
+    left = {path: raw for path, raw in tree_of(workspace).items() if not path.startswith(".kept") and raw is not None}
+    assert left == notes
 
 
 WITHOUT_PRIVILEGE = """

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from itertools import count
+from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper, save
 
 from kept.base.remote_errors import EmbeddingFailed
 from kept.search.candidates import Evidence
 from kept.search.reordering import rerank
 from kept.search.scores import Scored
 from tests.support.candidates import candidate, fuse
-from tests.support.embedding_models import write_folder
-from tests.support.reranking_models import ms_marco_folder, write_judge
+from tests.support.embedding_models import VOCABULARY, bge_folder, write_folder, write_tokenizer
 from tests.support.workspaces import open_memory, paths, write_note
 
 PATH = "memory_search.query.rerank.model_path"
@@ -80,6 +82,31 @@ def test_a_model_that_fails_changes_nothing_and_it_is_said():
 
 
 # with real files and the real runtime
+
+
+def write_judge(
+    folder: Path, *, favourite: str = "bread", strange_input: bool = False, logit: float | None = None
+) -> Path:
+    """Write a model whose logit is 10 for a pair with the favourite word and -10 for others, or always ``logit``."""
+    table = np.full((len(VOCABULARY), 1), -10.0, np.float32)
+    table[VOCABULARY[favourite], -1] = 10.0
+    if logit is not None:
+        table[:] = logit
+    named = "pixels" if strange_input else "input_ids"
+    nodes = [
+        helper.make_node("Gather", ["table", named], ["looked_up"]),
+        helper.make_node("ReduceMax", ["looked_up", "axis"], ["logits"], keepdims=0),
+    ]
+    given = [helper.make_tensor_value_info(named, TensorProto.INT64, ["batch", "sequence"])]
+    out = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 1])]
+    constants = [numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.array([1]), "axis")]
+    graph = helper.make_graph(nodes, "judge", given, out, constants)
+    folder.mkdir(parents=True, exist_ok=True)
+    save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), str(folder / "model.onnx")
+    )
+    write_tokenizer(folder / "tokenizer.json")
+    return folder
 
 
 @pytest.fixture
@@ -157,7 +184,7 @@ def test_a_real_cross_encoder_puts_the_answer_first(tmp_path):
         "memory/ship.md",
         "The port of staging for the exhibition ships is Rotterdam, which port staff know.\n",
     )
-    settings = settings_for(ms_marco_folder())
+    settings = settings_for(bge_folder().parent / "reranker_en")  # ms-marco-MiniLM-L12 (int8)
     with open_memory(tmp_path, settings=settings) as memory:
         result = memory.search("which port does the staging database listen on?", min_score=0.0)
     assert result.degraded == ()

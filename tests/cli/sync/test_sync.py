@@ -132,8 +132,12 @@ def test_a_note_that_changed_its_case_travels_under_its_new_name(pair):
 # what stays
 
 
-def test_private_notes_settings_and_other_files_stay(pair):
+def test_private_notes_texts_that_wait_for_review_settings_and_other_files_stay(pair):
     desk, _ = pair
+    settings = {"review.agent_writes": "proposed"}
+    with Memory.open(desk.workspace, home=desk.home, settings=settings, person="http:ada") as ada:
+        assert ada.add("Ada is pregnant.", by_tool=True).is_proposed
+    assert list((desk.workspace / ".kept/proposals").glob("*.json"))
     for path in (
         "memory/private/ada/pin.md",
         ".kept.yaml",
@@ -152,17 +156,6 @@ def test_private_notes_settings_and_other_files_stay(pair):
     desk.write("memory/open.md", "Shared.\n")
     report = desk.sync()
     assert (report.committed, report.problems) == (["memory/open.md"], [])
-    assert git(desk.workspace, "ls-tree", "-r", "--name-only", "origin/main") == "memory/open.md"
-
-
-def test_a_private_text_that_waits_for_review_is_not_in_the_repository(pair, tmp_path):
-    desk, _ = pair
-    settings = {"review.agent_writes": "proposed"}
-    with Memory.open(desk.workspace, home=desk.home, settings=settings, person="http:ada") as ada:
-        assert ada.add("Ada is pregnant.", by_tool=True).is_proposed
-    assert list((desk.workspace / ".kept/proposals").glob("*.json"))
-    desk.write("memory/open.md", "Shared.\n")
-    desk.sync()
     assert git(desk.workspace, "log", "--all", "-S", "pregnant", "--format=%h") == ""
     assert git(desk.workspace, "ls-tree", "-r", "--name-only", "origin/main") == "memory/open.md"
 
