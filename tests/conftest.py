@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +16,7 @@ from kept.base.net import client
 from kept.storage.open import open_database
 from kept.testing import FakeEmbedder
 from tests.support.commands import Outcome, run_kept
+from tests.support.coroutine_tests import pytest_pyfunc_call  # noqa: F401 - pytest finds it here
 from tests.support.fake_time import FakePace
 from tests.support.postgres import PostgresServer, new_schema, running_postgres
 from tests.support.workspaces import open_memory
@@ -30,15 +29,6 @@ settings.load_profile("kept")
 UNWANTED_PREFIXES = ("KEPT_", "ANTHROPIC_", "AWS_", "CLAUDE", "GEMINI_", "GOOGLE_", "OLLAMA_", "OPENAI_", "VOYAGE_")
 UNWANTED_NAMES = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE", "COLUMNS", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine in an event loop of its own."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}))
-    return True
 
 
 @pytest.fixture(autouse=True)

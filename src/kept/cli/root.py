@@ -190,11 +190,11 @@ def global_options(*, hidden: bool) -> list[click.Parameter]:
 
 
 def _set_global(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-    given, field = ctx.ensure_object(Globals), str(option.name).removeprefix(_PREFIX)
+    options, field = ctx.ensure_object(Globals), str(option.name).removeprefix(_PREFIX)
     if value:
-        chosen: Any = (*given.settings, *setting_pairs(value)) if field == "settings" else value
-        ctx.obj = given = replace(given, **{field: chosen})
-    if field == "as_json" and given.as_json and ctx.command_path.split()[1:2] in ([name] for name in WITHOUT_JSON):
+        chosen: Any = (*options.settings, *setting_pairs(value)) if field == "settings" else value
+        ctx.obj = options = replace(options, **{field: chosen})
+    if field == "as_json" and options.as_json and ctx.command_path.split()[1:2] in ([name] for name in WITHOUT_JSON):
         raise UsageError(f"'{ctx.command_path}' has no JSON output.", hint="Leave out --json.")
 
 

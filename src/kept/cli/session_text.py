@@ -48,8 +48,10 @@ def show_line(line: TranscriptLine) -> str:
 
 def _read(line: TranscriptLine) -> tuple[str, list[str]]:
     """Return who says something in a line, and what; of a tool, only that it failed."""
-    content, said = line.content, find_utterance(line)
-    if said is None or (isinstance(content, Entry) and isinstance(content.body, Message) and is_hidden(content.body)):
+    content, utterance = line.content, find_utterance(line)
+    if utterance is None or (
+        isinstance(content, Entry) and isinstance(content.body, Message) and is_hidden(content.body)
+    ):
         return "", []
-    texts = said.text.split("\n")
-    return said.kind, [text for text in texts if text.startswith(_OF_TOOLS)] if said.kind == "tool" else texts
+    texts = utterance.text.split("\n")
+    return utterance.kind, [text for text in texts if text.startswith(_OF_TOOLS)] if utterance.kind == "tool" else texts

@@ -277,7 +277,7 @@ def _id_chars(ids: Sequence[str]) -> int | None:
         return None
     longest = max(map(len, ids), default=0)
     counts = range(_SHORTEST_ID, longest)
-    return next((chars for chars in counts if len({one[:chars] for one in ids}) == len({*ids})), longest)
+    return next((chars for chars in counts if len({session_id[:chars] for session_id in ids}) == len({*ids})), longest)
 
 
 def _cells(record: SessionRecord) -> tuple[str, int, str, str]:
