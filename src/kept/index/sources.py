@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kept.base.clock import Clock
-from kept.base.limits import is_utf8, utf8_safe
+from kept.base.limits import int64, is_utf8, utf8_safe
 from kept.base.records import Problem, SourceFile
 from kept.base.values import frozen
 from kept.config import Config
@@ -100,7 +100,8 @@ def scan_transcripts(config: Config) -> Scan:
 def _transcript_file(folder: str, info: LogInfo) -> SourceFile:
     name = os.path.basename(info.name)
     absolute = os.path.join(folder, name)
-    return SourceFile(cite_transcript(name), absolute, "sessions", info.size, info.modified_ns, info.changed_ns)
+    times = int64(info.modified_ns), int64(info.changed_ns)
+    return SourceFile(cite_transcript(name), absolute, "sessions", info.size, *times)
 
 
 # reading
