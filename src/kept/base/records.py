@@ -136,9 +136,9 @@ class Filter:
     before. Undated notes stay, since nothing tells when their lines were written."""
 
     def __bool__(self) -> bool:
-        named = self.sources or self.path or self.tags or self.is_conversation
-        times = (self.since_ms, self.until_ms, self.as_of_ms)
-        return bool(named or self.scope or self.viewer or any(moment is not None for moment in times))
+        bounds = (self.since_ms, self.until_ms, self.as_of_ms, self.session_key, self.channel, self.transcript)
+        groups = self.sources or self.path or self.tags or self.scope or self.viewer
+        return bool(groups) or any(bound is not None for bound in bounds)
 
     def sees_note(self, path: str) -> bool:
         """Return whether a note is neither in another project nor somebody else's."""

@@ -165,13 +165,15 @@ def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, file_timestam
     match = re.match(_FIRST_HEADING, cut.chunks[0].text) if cut.chunks else None
     heading = match[1].strip() if match else None
     name = path.rpartition("/")[2].rpartition(".")[0]
+    tags = [(tag, WHOLE_NOTE) for tag in properties.tags]
+    tags += [(tag.tag, _tagged_lines(path, cut.chunks, tag.line, day)) for tag in cut.references.tags]
     return NoteRow(
         title=properties.title or heading or name,
         timestamp_ms=file_timestamp_ms if created_ms is None else created_ms,
         is_dated=created_ms is not None or day is not None,
         updated_ms=to_timestamp_ms(properties.updated),
         names=tuple(_iter_names(cut, name, heading)),
-        tags=tuple(_iter_tags(path, cut, day)),
+        tags=tuple(TagRow(tag_key(level), level, lines) for tag, lines in tags for level in tag_levels(tag)),
         links=cut.references.links,
     )
 
@@ -187,14 +189,6 @@ def _iter_names(cut: CutNote, name: str, heading: str | None) -> Iterator[tuple[
         yield HEADING, name_key(heading), heading
     for alias in cut.properties.aliases:
         yield ALIAS, name_key(alias), alias
-
-
-def _iter_tags(path: str, cut: CutNote, day: dt.date | None) -> Iterator[TagRow]:
-    tags = [(tag, WHOLE_NOTE) for tag in cut.properties.tags]
-    tags += [(tag.tag, _tagged_lines(path, cut.chunks, tag.line, day)) for tag in cut.references.tags]
-    for tag, lines in tags:
-        for level in tag_levels(tag):
-            yield TagRow(tag_key(level), level, lines)
 
 
 def _tagged_lines(path: str, chunks: Sequence[Chunk], line: int, day: dt.date | None) -> tuple[int, int]:

@@ -140,7 +140,9 @@ def read_signals(
     # A passage far below the first, such as one that has the words of the query only above it, lends it no confidence.
     near = [item for item in ranked if item.relevance >= LIKELY_SHARE * first]
     is_in_pairs = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
-    best_texts = [f"{one.chunk.text}\n{one.chunk.heading}" for one in ranked[:_RUN_CANDIDATES]] if is_in_pairs else []
+    best_texts = (
+        [f"{item.chunk.text}\n{item.chunk.heading}" for item in ranked[:_RUN_CANDIDATES]] if is_in_pairs else []
+    )
     return Signals(
         share=max((item.evidence.reach for item in near), default=0.0),
         # A word that another stands for is part of a word.
@@ -152,7 +154,7 @@ def read_signals(
         most_by_meaning=most_by_meaning,
         first=first,
         # Recency may have put one first that fits less than others: those count as equal to it.
-        rivals=sum([math.exp(min(0.0, one.relevance / first - 1) / NEAR_SHARE) for one in ranked[1:] if first > 0]),
+        rivals=sum([math.exp(min(0.0, item.relevance / first - 1) / NEAR_SHARE) for item in ranked[1:] if first > 0]),
         passages=passages,
         query_words=words,
         unknown_words=max(0, words - max(1, round(known))),

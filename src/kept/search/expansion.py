@@ -67,8 +67,8 @@ def _for_unknown(words: WordIndex, term: Term) -> list[Expansion]:
     if not word.isalpha() or not _MIN_TYPO <= len(word) <= _MAX_TYPO or is_unspaced(word):
         return []
     ways = (_beginning,) if term.kind == "wildcard" else (_parts, _one_edit, _beginning, _continuation, _more_edits)
-    found = next(filter(None, (way(words, word) for way in ways)), [])
-    return [Expansion(other, (term.text,), term.text, share, share in _CERTAIN) for other, share in found]
+    stand_ins = next(filter(None, (way(words, word) for way in ways)), [])
+    return [Expansion(other, (term.text,), term.text, share, share in _CERTAIN) for other, share in stand_ins]
 
 
 # compounds and equivalents
@@ -174,8 +174,8 @@ def _corrections(words: WordIndex, word: str, stems: Sequence[str], *, is_certai
 
     Stems alone do not tell: an edit makes "mooring" of "morning", whose stem is that of "moor".
     """
-    found = (_find_spelling(words, stem, word) for stem in stems[:_MAX_SPELLINGS])
-    spellings = [spelling for spelling in found if spelling and edit_distance(spelling, word) <= _max_edits(word)]
+    nearest = (_find_spelling(words, stem, word) for stem in stems[:_MAX_SPELLINGS])
+    spellings = [spelling for spelling in nearest if spelling and edit_distance(spelling, word) <= _max_edits(word)]
     share = TYPO_SHARE if is_certain and len(spellings) == 1 else GUESS_SHARE
     return [(Term(spelling, "word"), share) for spelling in spellings[:_MAX_GUESSES]]
 

@@ -157,7 +157,7 @@ def _rank(
     left_out = questions if is_question(query.text) else frozenset()
     if left_out:
         left_out |= find_bystanders(pool, left_out, same_speaker=True)
-    evidence = {row: found for row, found in pool.find_evidence(query.text).items() if row not in left_out}
+    evidence = {row: figures for row, figures in pool.find_evidence(query.text).items() if row not in left_out}
     periods = find_periods(query.text, time_from_ms(now_ms))
     ranked = fuse_pool(pool, evidence, settings, vector, now_ms=now_ms)
     if periods:

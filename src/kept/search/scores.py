@@ -85,7 +85,9 @@ class Scored:
 
 def rank(scored: Iterable[Scored]) -> list[Scored]:
     """Sort by score, best first. Ties go by path and line, so that the order of indexing does not matter."""
-    return sorted(scored, key=lambda one: (-one.score, one.chunk.path, one.chunk.start_line, one.chunk.row))
+    return sorted(
+        scored, key=lambda scored: (-scored.score, scored.chunk.path, scored.chunk.start_line, scored.chunk.row)
+    )
 
 
 # the weighted sum
@@ -106,15 +108,15 @@ def fuse_pool(
     """
     notes = utterances = vector_share(settings, vector)
     if settings.hybrid.vector_weight == "auto":
-        coverages = (found.coverage for row, found in evidence.items() if pool.chunks[row].source != "sessions")
+        coverages = (figures.coverage for row, figures in evidence.items() if pool.chunks[row].source != "sessions")
         trust = COVERED_TRUST + UNCOVERED_TRUST * (1.0 - max(coverages, default=0.0))
         notes, utterances = min(1.0, notes * trust), min(1.0, utterances * UTTERANCE_TRUST)
     ranked = []
-    for row, found in evidence.items():
+    for row, figures in evidence.items():
         chunk = pool.chunks[row]
         share = utterances if chunk.source == "sessions" else notes
         meaning_share = share if row in pool.meaning else None
-        ranked.append(score_chunk(chunk, found, pool.text.get(row, NO_WORDS), meaning_share, now_ms))
+        ranked.append(score_chunk(chunk, figures, pool.text.get(row, NO_WORDS), meaning_share, now_ms))
     return rank(ranked)
 
 
