@@ -313,9 +313,9 @@ class Memory:
             from kept.search.service import IndexService
 
             embedder, limits = self._own_embedder, self._limits
-            made = IndexService(self.config, self.workspace, self.clock, embedder=embedder, limits=limits)
+            new = IndexService(self.config, self.workspace, self.clock, embedder=embedder, limits=limits)
             # Two threads may get here at once: setdefault is atomic, and the second service has opened nothing yet.
-            service = vars(self).setdefault("_service", made)
+            service = vars(self).setdefault("_service", new)
         return service
 
     def search(

@@ -349,8 +349,8 @@ def drop_outdated(result: SearchResult, workspace: Workspace, config: Config) ->
     for hit in result.hits:
         passages = [replace(hit, further=()), *hit.further] if hit.further else [hit]
         valid = [passage for passage in passages if _is_current(passage, workspace, config)]
-        gone = (passage for passage in passages if passage not in valid)
-        outdated += [Dropped(passage.citation, passage.score, "gone from disk") for passage in gone]
+        stale = (passage for passage in passages if passage not in valid)
+        outdated += [Dropped(passage.citation, passage.score, "gone from disk") for passage in stale]
         current += [replace(valid[0], further=tuple(valid[1:]))] if valid else []
     if not outdated:
         return result

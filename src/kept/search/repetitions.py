@@ -232,7 +232,7 @@ def _lift_newest(
 
 def _sorted(scored: Iterable[Scored]) -> list[Scored]:
     """Sort by score, best first. Rounding errors must not undo the order of equals."""
-    return sorted(scored, key=lambda scored: -round(scored.score, 9))
+    return sorted(scored, key=lambda item: -round(item.score, 9))
 
 
 def _index_of(ranked: Iterable[Scored], chunk: ChunkRow) -> int:

@@ -85,9 +85,7 @@ class Scored:
 
 def rank(scored: Iterable[Scored]) -> list[Scored]:
     """Sort by score, best first. Ties go by path and line, so that the order of indexing does not matter."""
-    return sorted(
-        scored, key=lambda scored: (-scored.score, scored.chunk.path, scored.chunk.start_line, scored.chunk.row)
-    )
+    return sorted(scored, key=lambda item: (-item.score, item.chunk.path, item.chunk.start_line, item.chunk.row))
 
 
 # the weighted sum

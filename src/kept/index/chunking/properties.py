@@ -203,8 +203,8 @@ def find_references(text: str, code: Sequence[tuple[int, int]], *, tags_after: i
         return NO_REFERENCES
     finder = _Finder(text, code)
     links = list(islice(finder.iter_links(), MAX_LINKS + 1))
-    found = finder.iter_tags() if "#" in text else iter(())
-    tags = list(islice((tag for tag in found if tag.line > tags_after), MAX_FOUND_TAGS + 1))
+    in_text = finder.iter_tags() if "#" in text else iter(())
+    tags = list(islice((tag for tag in in_text if tag.line > tags_after), MAX_FOUND_TAGS + 1))
     is_cut = len(links) > MAX_LINKS or len(tags) > MAX_FOUND_TAGS
     links.sort(key=lambda link: link.line)
     return References(tuple(tags[:MAX_FOUND_TAGS]), tuple(links[:MAX_LINKS]), is_cut)
