@@ -358,7 +358,7 @@ class Memory:
         nothing out. `Hit.validity` tells when a fact holds.
         """
         self.index_service.require_usable()
-        searches = self._searches()
+        searches = MemorySearch(self.index_service, self.project, self.viewer)
         with timed("search") as measured:
             filters = searches.make_filter(
                 source, path, session, session_key, channel, since, until, as_of, tags, project
@@ -389,7 +389,9 @@ class Memory:
 
         require_number("max_results", max_results, 1, None, whole=True)
         require_number("offset", offset, 0, None, whole=True)
-        filters = self._searches().make_filter(source, path, since=since, until=until, tags=tags)
+        filters = MemorySearch(self.index_service, self.project, self.viewer).make_filter(
+            source, path, since=since, until=until, tags=tags
+        )
         return list_files(
             self.index_service, filters, order=order, max_results=max_results, offset=offset, progress=progress
         )
@@ -401,9 +403,6 @@ class Memory:
     def status(self) -> Status:
         """Return the state of the index and its problems. Changes no note and no setting."""
         return self.index_service.status()
-
-    def _searches(self) -> MemorySearch:
-        return MemorySearch(self.index_service, self.project, self.viewer)
 
     @property
     def visible(self) -> Filter:
