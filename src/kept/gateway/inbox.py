@@ -155,10 +155,10 @@ class Inbox:
         """Take texts that match out of messages and replies of some conversations, also on disk. Return how many there
         were."""
         with self._lock:
-            said = ((name, message) for name, message in self._messages.items() if message.key in keys)
-            messages = {name: after for name, before in said if (after := blank_message(before, matches)) != before}
-            told = ((run_id, run) for run_id, run in self._runs.items() if run.key in keys)
-            runs = {run_id: new for run_id, old in told if (new := blank_run(old, matches)) != old}
+            named = ((name, message) for name, message in self._messages.items() if message.key in keys)
+            messages = {name: after for name, before in named if (after := blank_message(before, matches)) != before}
+            answered = ((run_id, run) for run_id, run in self._runs.items() if run.key in keys)
+            runs = {run_id: new for run_id, old in answered if (new := blank_run(old, matches)) != old}
             if messages or runs:
                 lines = _to_lines({**self._messages, **messages}.values(), {**self._runs, **runs}.values())
                 self._log.rewrite(lines, erase=True)
