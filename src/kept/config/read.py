@@ -25,16 +25,28 @@ _UNCHANGED = "Nothing was changed."
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _MOST_NAMES = 20
 _UNBOUNDED: Mapping[str, Any] = {}
-_IGNORED = (
-    "memory_search.experimental",
-    "memory_search.local.model_cache_dir",
-    "memory_search.query.top_k",
-    "memory_search.store.driver",
-    "memory_search.store.vector.extension_path",
-    "gateway.auto_responder.memory_fts_enabled",
-    "heartbeat.active_hours",
+IGNORED = frozenset(
+    """
+    compaction.prune_tool_results context gateway.ack_reaction gateway.auto_responder.max_queued_per_conversation
+    gateway.auto_responder.memory_fts_enabled gateway.discord.ack_reaction gateway.discord.stream
+    gateway.http.allowed_hosts gateway.http.max_body_bytes gateway.lease_seconds gateway.max_attachment_bytes
+    gateway.mcp gateway.serve.address_burst gateway.serve.drain_s gateway.serve.ready_timeout_s
+    gateway.serve.token_burst gateway.serve.token_grace_s gateway.shutdown_timeout_s gateway.stream
+    gateway.telegram.ack_reaction gateway.telegram.poll_timeout_s gateway.telegram.stream gateway.tracing_endpoint
+    gateway.web.allowed_hosts gateway.web.remote_images heartbeat.active_hours heartbeat.timezone history.by_hand
+    history.git history.max_age_days history.max_bytes memory_search.experimental memory_search.local.mirror_url
+    memory_search.local.model_cache_dir memory_search.qmd.cooldown_s memory_search.qmd.timeout_ms
+    memory_search.query.hybrid.fusion memory_search.query.hybrid.match memory_search.query.rerank.budget_ms
+    memory_search.query.rerank.top memory_search.query.rerank.weight memory_search.query.top_k
+    memory_search.store.driver memory_search.store.max_connections memory_search.store.replica
+    memory_search.store.schema memory_search.store.url memory_search.store.url_file
+    memory_search.store.vector.extension_path memory_search.store.workspace
+    model.background review.max_waiting schedules sync tools.ask_timeout_s tools.max_result_chars
+    """.split()
 )
-"""Settings of OpenClaw that Kept does not have. A file with them opens, with a notice."""
+"""Settings of earlier builds and of OpenClaw that Kept does not have. A file with them opens, with a notice."""
+REMOVED_TOKENS = frozenset(("gateway.http.token", "gateway.http.user_tokens", "gateway.web.token"))
+_PLACE = re.compile(r"^agents\.(defaults|list\[\d+\])\.")
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -175,14 +187,24 @@ def read_group(kind: Any, tree: Any, *, at: str, notices: list[str]) -> SettingG
             raise ConfigError(f"{where}: given twice, once in camelCase.")
         if key in known:
             values[key] = read_value(known[key], value, where, notices, kind.__dataclass_fields__[key].metadata)
-        elif where.endswith(_IGNORED):
-            notices.append(f"{where}: Kept does not have this setting; it is ignored.")
+        elif notice := _why_ignored(_PLACE.sub("", where)):
+            notices.append(f"{where}: {notice}")
         else:
             raise unknown_key(where, str(raw_key), list(known))
     for spec in fields(kind):
         if spec.default is spec.default_factory is dataclasses.MISSING and spec.name not in values:
             raise ConfigError(f"{at}: '{spec.name}' is missing.")
     return values
+
+
+def _why_ignored(name: str) -> str:
+    """Return the notice about a setting that is ignored, or nothing for one that is unknown."""
+    if name in REMOVED_TOKENS:  # whoever relied on it must hear that nothing is locked
+        return (
+            "Kept no longer has this setting; it is ignored. Until 'kept token create' makes one, Kept lets in every"
+            " program of this machine."
+        )
+    return "Kept does not have this setting; it is ignored." if name in IGNORED else ""
 
 
 def build(kind: Any, value: Any) -> Any:
