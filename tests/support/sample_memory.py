@@ -22,7 +22,6 @@ NOTES = {
 
 ## People
 
-- Mara runs the bakery and signs off every new supplier.
 - Jonas is the weekend driver; he is allergic to nuts and must not handle the praline boxes. #people
 - Ines from [[Altenberg mill]] answers only by phone.
 
@@ -43,10 +42,8 @@ The mill delivers on **Tuesdays** before six. Orders close on Sunday evening.
 | flour | bags | price |
 |---|--:|--:|
 | spelt 630 | 12 | 18.40 |
-| rye 1150 | 8 | 15.90 |
 
-- [x] Ask for the organic certificate
-- [ ] Agree on prices for the summer, with [[MEMORY|Mara]]
+- [ ] Agree on prices for the summer, with [[MEMORY|Ines]]
 """,
     "memory/ops/backups.md": """# Backups
 
