@@ -125,7 +125,8 @@ class QmdBackend:
 
     def _config_text(self) -> str:
         """Return the configuration with its collections. JSON is valid YAML, and quotes anything a path may hold."""
-        files = f"**/*.{{{','.join(self._endings())}}}"
+        endings = [spelling for ending in self.workspace.endings for spelling in (ending[1:], ending[1:].upper())]
+        files = f"**/*.{{{','.join(endings)}}}"
         notes = files if self.workspace.layout == "vault" else f"{{{','.join(ROOT_NOTES)},{MEMORY_FOLDER}/{files}}}"
         collections = {"workspace": {"path": os.path.realpath(self.workspace.root), "pattern": notes}}
         for number, extra in enumerate(self.workspace.extra_paths, start=1):
@@ -136,9 +137,6 @@ class QmdBackend:
                 folder, name = os.path.split(path)
                 collections[f"extra-{number}"] = {"path": folder, "pattern": name}
         return json.dumps({"collections": collections}, indent=1) + "\n"
-
-    def _endings(self) -> list[str]:
-        return [spelling for ending in self.workspace.endings for spelling in (ending[1:], ending[1:].upper())]
 
     # searching
 

@@ -229,7 +229,10 @@ class Reranker(Protocol):
 def rerank(
     ranked: Sequence[Scored], reranker: Reranker, query: str, *, timer: Callable[[], float] = time.perf_counter
 ) -> tuple[list[Scored], tuple[str, ...]]:
-    """Return the new order, and a message if the model failed or ran out of time, which starts once it is loaded."""
+    """Return the new order, and a message if the model failed or ran out of time, which starts once it is loaded.
+
+    The model reads the headings above a chunk, and the part of it that is shown.
+    """
     best = ranked[:TOP]
     read: list[Scored] = []
     try:
@@ -238,25 +241,18 @@ def rerank(
         for scored in best:
             if timer() >= deadline:
                 break
-            read.append(_mix(scored, reranker.score(query, _passage(scored))))
+            words = (*scored.hit.matched, *scored.hit.other_words())
+            passage = f"{scored.chunk.heading}\n{make_snippet(scored.chunk.text, words)}".strip()
+            judgement = reranker.score(query, passage)
+            why = f"{WEIGHT:.2f} of the score is the model's {judgement:.3f}"
+            gain, relevance = WEIGHT * (judgement - scored.score), WEIGHT * (judgement - scored.relevance)
+            read.append(scored.plus("rerank", gain, why, relevance=relevance))
     except EmbeddingError as exc:
         return list(ranked), (f"Not reranked: {exc.message}",)
     reordered = rank(read) + [_behind(scored, read) for scored in ranked[len(read) :]]
     if len(read) == len(best):
         return reordered, ()
     return reordered, (f"Reranked {len(read)} of {len(best)}: the time of {BUDGET_MS} ms was used up.",)
-
-
-def _passage(scored: Scored) -> str:
-    """Return the text that a reranker reads: the headings above a chunk, and the part of it that is shown."""
-    words = (*scored.hit.matched, *scored.hit.other_words())
-    return f"{scored.chunk.heading}\n{make_snippet(scored.chunk.text, words)}".strip()
-
-
-def _mix(scored: Scored, judgement: float) -> Scored:
-    why = f"{WEIGHT:.2f} of the score is the model's {judgement:.3f}"
-    relevance = WEIGHT * (judgement - scored.relevance)
-    return scored.plus("rerank", WEIGHT * (judgement - scored.score), why, relevance=relevance)
 
 
 def _behind(scored: Scored, read: Sequence[Scored]) -> Scored:
