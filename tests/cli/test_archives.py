@@ -28,10 +28,3 @@ def test_a_backup_is_made_checked_and_restored(kept, workspace, home, tmp_path):
     assert kept_back.code == 1
     assert "MEMORY.md: 6 bytes here, 25 in the archive." in kept_back.err
     assert (tmp_path / "new/workspace/MEMORY.md").read_text() == "Mine.\n"
-
-
-def test_an_export_does_not_create_the_folder_of_a_disk_that_is_not_mounted(kept, workspace, tmp_path):
-    write_file(workspace / "MEMORY.md", "- One\n")
-    ended = kept("export", tmp_path / "usb/backup.tar.gz")
-    assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert not (tmp_path / "usb").exists()

@@ -32,12 +32,14 @@ def test_add_names_the_line_that_a_text_changes_and_does_not_repeat_one(kept, wo
     assert kept("add", "--again", "ada lives in kiel", "--json").json["isNew"] is True
 
 
-def test_search_shows_what_held_and_when(kept, workspace):
+def test_search_shows_what_held_and_when(kept, environment, workspace):
     write_file(workspace / "MEMORY.md", STAGING)
     now = kept("search", "staging port").out
     assert now.index("6000") < now.index("~~Staging")
     assert "before: MEMORY.md#L4" in now
     assert "until 2026-01-03, then MEMORY.md#L3" in now
+    shown = run_on_terminal(["search", "staging port"], {**environment, "KEPT_WORKSPACE": str(workspace)})
+    assert "\x1b[2mMemory: - ~~Staging is on port 5433~~ (until 2026-01-03)\x1b[0m" in shown, "grey"
     then = kept("search", "staging port", "--as-of", "2025-12-24", "--json").json["results"]
     assert [hit["citation"] for hit in then] == ["MEMORY.md#L4"]
     assert then[0]["validity"] == {
@@ -48,9 +50,3 @@ def test_search_shows_what_held_and_when(kept, workspace):
         "replacedBy": "MEMORY.md#L3",
         "before": [],
     }
-
-
-def test_a_struck_line_is_grey_on_a_terminal(environment, workspace):
-    write_file(workspace / "MEMORY.md", STAGING)
-    shown = run_on_terminal(["search", "staging port"], {**environment, "KEPT_WORKSPACE": str(workspace)})
-    assert "\x1b[2mMemory: - ~~Staging is on port 5433~~ (until 2026-01-03)\x1b[0m" in shown

@@ -17,7 +17,7 @@ def list_note(kept, workspace):
     return workspace / "memory/list.md"
 
 
-def test_the_history_lists_changes_newest_first(kept, list_note):
+def test_the_history_lists_changes_newest_first_and_shows_diffs(kept, list_note):
     ended = kept("history", env={"USER": "ada"})
     assert ended.code == 0
     assert [line.split()[-1] for line in ended.out.splitlines()] == ["Third", "Second", "First"]
@@ -26,12 +26,9 @@ def test_the_history_lists_changes_newest_first(kept, list_note):
     assert len(kept("history", "-n", "2").out.splitlines()) == 2
     assert kept("history", "memory/other.md").out == "No changes.\n"
     assert kept("history", "--by", "kept undo").out == "No changes.\n"
-
-
-def test_the_history_shows_diffs(kept, list_note):
-    out = kept("history", "memory/list.md", "--diff", "-n", "1").out
-    assert "+- Third" in out
-    assert " - Second" in out
+    newest = kept("history", "memory/list.md", "--diff", "-n", "1").out
+    assert "+- Third" in newest
+    assert " - Second" in newest
     change = kept("history", "--json").json["changes"][1]
     assert "+- Second" in kept("history", change["id"][:8]).out
 

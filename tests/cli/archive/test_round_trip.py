@@ -131,12 +131,15 @@ def test_a_vault_is_exported_with_its_pictures_and_restored_as_a_vault(tmp_path,
     assert (config.workspace, config.agent.workspace_layout) == (str(user / "vault"), "vault")
 
 
-def test_an_archive_that_exists_is_not_replaced_unasked(filled, tmp_path):
+def test_an_archive_that_exists_is_not_replaced_unasked_and_no_folder_is_made(filled, tmp_path):
     write_file(tmp_path / "kept.tar", "mine")
     with pytest.raises(UsageError, match="exists already"):
         export(filled, tmp_path / "kept.tar")
     with pytest.raises(UsageError, match=r"ends in \.tar"):
         export(filled, tmp_path / "kept.zip")
+    with pytest.raises(UsageError, match="no such folder"):  # perhaps a disk that is not mounted
+        export(filled, tmp_path / "usb/kept.tar")
+    assert not (tmp_path / "usb").exists()
     assert (tmp_path / "kept.tar").read_text() == "mine"
     export(filled, tmp_path / "kept.tar", overwrite=True)
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
