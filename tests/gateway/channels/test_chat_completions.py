@@ -227,7 +227,7 @@ async def test_what_cannot_be_answered_is_refused_in_the_expected_form(tmp_path,
         refused = await at.client.post("/v1/chat/completions", json=body)
         assert refused.status_code == 400
         error = refused.json()["error"]
-        assert (error["code"], {*error}) == ("message_refused", {"code", "message", "hint"})
+        assert (error["code"], {*error}) == ("message_refused", {"code", "message", "hint", "type", "param"})
         assert not at.gateway.responder.inbox.messages()
         for method, path, status in (("GET", "/v1/chat/completions", 405), ("GET", "/v1/models/gpt", 404)):
             answer: httpx.Response = await at.client.request(method, path)

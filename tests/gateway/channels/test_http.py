@@ -34,7 +34,7 @@ async def test_an_unknown_path_or_method_is_refused_in_json(tmp_path):
         for method, path, status in (("GET", "/nowhere", 404), ("GET", "/", 404), ("PUT", "/v1/messages", 405)):
             answer = await at.client.request(method, path)
             assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
-            assert {*answer.json()["error"]} == {"code", "message", "hint"}
+            assert {*answer.json()["error"]} >= {"code", "message", "hint"}
             assert path in answer.json()["error"]["message"]
         assert "POST" in answer.headers["allow"]
 

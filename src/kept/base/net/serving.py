@@ -38,8 +38,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def error_body(code: str, message: str, hint: str = "") -> dict[str, Any]:
-    """Return an error as every path answers it. Libraries for OpenAI's format read the code and the message, too."""
-    return {"error": {"code": code, "message": message, "hint": hint}}
+    """Return an error as every path answers it. ``type`` and ``param`` are for libraries of OpenAI's format."""
+    return {"error": {"code": code, "message": message, "hint": hint, "type": code, "param": None}}
 
 
 GRANT = "kept.grant"
