@@ -180,8 +180,8 @@ def _choose_cut(messages: Sequence[LoggedMessage], cuts: Sequence[int], fits_fro
 def _find_open_question(messages: Sequence[LoggedMessage], cut: int) -> str | None:
     if cut >= len(messages) or messages[cut].message.role == "user":
         return None
-    said = (logged.message for logged in reversed(messages[:cut]) if logged.message.role == "user")
-    last = next((message for message in said if message.text.strip()), None)
+    of_user = (logged.message for logged in reversed(messages[:cut]) if logged.message.role == "user")
+    last = next((message for message in of_user if message.text.strip()), None)
     if last is None:
         return None
     return f"{last.speaker}: {last.text}" if last.forwarded_from else last.text

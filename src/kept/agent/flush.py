@@ -122,8 +122,10 @@ async def _flush(
         fallback = "extractive"
         from kept.models.extractive import salient_facts
 
-        found = salient_facts(spoken_lines(messages), limit=_EXTRACTED_FACTS)
-        facts += [Fact(f"{fact.speaker}: {fact.text}", int(fact.source[1:]), int(fact.source[1:])) for fact in found]
+        sentences = salient_facts(spoken_lines(messages), limit=_EXTRACTED_FACTS)
+        facts += [
+            Fact(f"{fact.speaker}: {fact.text}", int(fact.source[1:]), int(fact.source[1:])) for fact in sentences
+        ]
     try:
         zone = services.memory.clock.now().tzinfo
         days = {logged.line: logged.entry.timestamp.astimezone(zone).date() for logged in messages}

@@ -83,12 +83,12 @@ def find_in_note(path: str, text: str, matcher: Matcher, *, is_person: bool = Fa
 def matching_passages(text: str, matcher: Matcher) -> list[NotePassage]:
     """Return the passages that match, and pairs of neighbours that only match together."""
     passages = split_passages(text)
-    found = {passage.start_line: passage for passage in passages if matcher.matches(passage.text)}
-    rest = [passage for passage in passages if passage.start_line not in found]
+    matching = {passage.start_line: passage for passage in passages if matcher.matches(passage.text)}
+    rest = [passage for passage in passages if passage.start_line not in matching]
     for left, right in itertools.pairwise(rest):
         if matcher.matches(f"{left.text}\n{right.text}"):
-            found |= {left.start_line: left, right.start_line: right}
-    return [found[line] for line in sorted(found)]
+            matching |= {left.start_line: left, right.start_line: right}
+    return [matching[line] for line in sorted(matching)]
 
 
 def name_words(path: str) -> str:

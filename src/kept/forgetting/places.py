@@ -88,23 +88,23 @@ def find_everywhere(
 ) -> list[Place]:
     """Return the places of something in all documents and logs, without what goes along with places known before."""
     agent, notes = open_agent(scope.config), scope.workspace.storage
-    found = [place for note in iter_notes(scope) for place in _find_in_note(note, matcher, is_person)]
+    places = [place for note in iter_notes(scope) for place in _find_in_note(note, matcher, is_person)]
     for transcript in all_transcripts(scope.config, agent):
         if scope.view.sees(transcript.citation):
-            found += find_in_transcript(transcript, matcher, wants)
-    known = [*known, *(place for place in found if not place.role)]
-    found += (place for place in find_in_history(notes, matcher, known) if scope.may_change(place.path))
-    found += _find_in_proposals(scope, matcher)
-    found += (
+            places += find_in_transcript(transcript, matcher, wants)
+    known = [*known, *(place for place in places if not place.role)]
+    places += (place for place in find_in_history(notes, matcher, known) if scope.may_change(place.path))
+    places += _find_in_proposals(scope, matcher)
+    places += (
         Place("schedule", item.id, f"schedule {item.id} ({item.when})", item.text, digest_of(item.text))
         for item in open_schedules(scope.config).read().schedules
         if matcher.matches(item.text) and scope.sees_key(item.to)
     )
     keys = {place.key for place in known}
-    found += (place for place in _find_in_inbox(agent, matcher, keys) if scope.sees_key(place.key))
+    places += (place for place in _find_in_inbox(agent, matcher, keys) if scope.sees_key(place.key))
     if not scope.view.is_bound:  # nothing tells whose a text in such a record is
-        found += _find_in_records(agent, notes, matcher)
-    return found
+        places += _find_in_records(agent, notes, matcher)
+    return places
 
 
 # notes
@@ -181,8 +181,8 @@ def find_in_transcript(transcript: Transcript, matcher: Matcher, wants: Wants | 
         is_proposal = isinstance(body, StateEntry) and body.name == FORGET_STATE
         is_whole = not is_proposal and wants is not None and wants(line)
         if blank_line(raw.raw, matcher.matches, whole=is_whole) != raw.raw:
-            said = find_utterance(line)
-            text = said.shown if said else "(details of the conversation or of a tool call)"
+            utterance = find_utterance(line)
+            text = utterance.shown if utterance else "(details of the conversation or of a tool call)"
             citation, digest = cite(path, raw.number, raw.number), digest_of(raw.raw)
             place = Place("conversation", path, citation, text, digest, raw.number, whole=is_whole, key=key)
             yield replace(place, role="asked") if is_proposal else place
@@ -296,8 +296,8 @@ def _blank_fields(tree: Any, names: frozenset[str], matches: Matches) -> Any:
 def find_mentioned(config: Config) -> frozenset[bytes]:
     """Return the hashes of files that transcripts mention, and messages in the inbox that still have their text."""
     agent = open_agent(config)
-    said = (line.raw for transcript in all_transcripts(config, agent) for line in transcript.iter_raw())
-    lines = [line for line in said if b'"attachment"' in line]
+    raw_lines = (line.raw for transcript in all_transcripts(config, agent) for line in transcript.iter_raw())
+    lines = [line for line in raw_lines if b'"attachment"' in line]
     # A line that cannot be read may be needed, once it is repaired.
     received = (line.data for line in agent.logs.read(INBOX) if b'"attachments"' in line.data)
     lines += (line for line in received if read_object(line).get("text", True))

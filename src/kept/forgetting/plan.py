@@ -236,8 +236,8 @@ class Outcome:
 
 def write_journal(agent: Storage, order: ForgetOrder) -> None:
     """Write what is to be done, and what is done. Texts of places stay out of it as far as they can."""
-    places, asked, kept = map(_without_texts, (order.plan.places, order.plan.asked, order.plan.kept))
-    order = replace(order, plan=replace(order.plan, places=places, asked=asked, kept=kept))
+    places, asked, spared = map(_without_texts, (order.plan.places, order.plan.asked, order.plan.kept))
+    order = replace(order, plan=replace(order.plan, places=places, asked=asked, kept=spared))
     data = json.dumps(utf8_safe_tree(to_tree(order))).encode() + b"\n"
     agent.commit([Write(JOURNAL, data, erase=True)])
 

@@ -44,17 +44,17 @@ def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool =
 
     Raise ForgetTooMuch for words that are too short and for too many places, unless ``allow_all`` is set.
     """
-    given = [
+    named = [
         value for value in (request.query, request.session, request.person, request.before_ms) if value is not None
     ]
-    if len(given) != 1:
+    if len(named) != 1:
         raise UsageError("Forget one thing at a time: words or a citation, a session, a person, or a time.")
     if request.session is not None:
         plan = _plan_places(scope, request, [_find_session(scope, request.session)])
     elif request.before_ms is not None:
         plan = _plan_places(scope, request, list(_find_before(scope, request.before_ms)))
     else:
-        words = str(given[0])
+        words = str(named[0])
         if not words.strip():
             raise EmptyQuery("There is nothing to forget.", hint="Name words, a citation or a person.")
         if is_too_short(words) and not allow_all:
@@ -74,12 +74,12 @@ def _make_plan(
     request: ForgetRequest,
     needles: Needles,
     places: Iterable[Place],
-    found: Iterable[Place] = (),
+    others: Iterable[Place] = (),
     candidates: Iterable[Place] = (),
 ) -> ForgetPlan:
-    """Return a plan for places. Of others that were found, those are noted that are not changed or go along."""
-    unreachable = dict.fromkeys(place.citation for place in found if place.role == "fixed")
-    asked = tuple(place for place in found if place.role == "asked")
+    """Return a plan for places. Of others that match, those are noted that are not changed or go along."""
+    unreachable = dict.fromkeys(place.citation for place in others if place.role == "fixed")
+    asked = tuple(place for place in others if place.role == "asked")
     return ForgetPlan(request, tuple(places), needles, tuple(unreachable), candidates=tuple(candidates), asked=asked)
 
 
@@ -88,10 +88,10 @@ def _make_plan(
 
 def _plan_words(scope: ForgetScope, request: ForgetRequest, words: str) -> ForgetPlan:
     needles = Needles((words,))
-    found = find_everywhere(scope, Matcher(needles))
-    places = (place for place in found if not place.role)
-    is_somewhere = any(place.role != "asked" for place in found)
-    return _make_plan(request, needles, places, found, () if is_somewhere else _find_like(scope, words))
+    everywhere = find_everywhere(scope, Matcher(needles))
+    places = (place for place in everywhere if not place.role)
+    is_somewhere = any(place.role != "asked" for place in everywhere)
+    return _make_plan(request, needles, places, everywhere, () if is_somewhere else _find_like(scope, words))
 
 
 def _find_like(scope: ForgetScope, query: str) -> Iterator[Place]:
@@ -235,13 +235,13 @@ def _covers(known: Iterable[Place], place: Place) -> bool:
 def _find_made_of(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
     """Return the facts of notes that cite only lines of transcripts which are to be forgotten."""
     sessions = {place.path for place in places if place.kind == "session"}
-    said = {(place.path, place.start_line) for place in places if place.path.startswith("sessions/")}
-    if not said:
+    lines_to_go = {(place.path, place.start_line) for place in places if place.path.startswith("sessions/")}
+    if not lines_to_go:
         return []
 
     def is_fact(text: str) -> bool:
         cited = [(path, range(first, last + 1)) for path, first, last in cited_lines(text)]
-        goes = (path in sessions or all((path, line) in said for line in lines) for path, lines in cited)
+        goes = (path in sessions or all((path, line) in lines_to_go for line in lines) for path, lines in cited)
         return bool(cited) and all(goes)
 
     facts = [
@@ -267,10 +267,10 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str) -> Forge
         return False
 
     names, doubtful = _names_of(scope, name)
-    found = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
+    everywhere = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
     own = _find_own(scope, folded)
     whole = {place.path for place in own}
-    sure = [place for place in found if not place.role and place.path not in whole]
+    sure = [place for place in everywhere if not place.role and place.path not in whole]
     unsure = [place for place in sure if _is_unsure(place, names)]
     sure = [place for place in sure if place not in unsure]
     if doubtful:
@@ -282,7 +282,7 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str) -> Forge
     cited = {place.citation for place in known}
     candidates = {place.citation: place for place in unsure if place.citation not in cited}
     spoken = [place.said for place in sure if place.whole and place.path.startswith("sessions/")]
-    return _make_plan(request, Needles.of_texts(spoken, names), known, found, candidates.values())
+    return _make_plan(request, Needles.of_texts(spoken, names), known, everywhere, candidates.values())
 
 
 def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -129,8 +129,8 @@ def _search_file(path: str, forms: Mapping[bytes, bytes], needles: Needles) -> t
 
 
 def _count(data: bytes, forms: Mapping[bytes, bytes], any_place: bool) -> int:
-    found = ((form, pattern) for form, pattern in forms.items() if form in data)
-    return sum(data.count(form) if any_place else len(re.findall(pattern, data)) for form, pattern in found)
+    present = ((form, pattern) for form, pattern in forms.items() if form in data)
+    return sum(data.count(form) if any_place else len(re.findall(pattern, data)) for form, pattern in present)
 
 
 def _is_explained(path: str, needles: Needles) -> bool:

@@ -112,8 +112,8 @@ _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_toke
 
 def usage_of(counts: Mapping[str, Any]) -> ModelUsage:
     """Return the tokens that counts in the words of this API mean."""
-    fresh, kept, cached, output = (count_or_zero(counts.get(name), MAX_TOKENS) for name in _COUNTS)
-    return ModelUsage(fresh + kept + cached, output, cached)
+    fresh, written, cached, output = (count_or_zero(counts.get(name), MAX_TOKENS) for name in _COUNTS)
+    return ModelUsage(fresh + written + cached, output, cached)
 
 
 class AnthropicChat(SdkChat):

@@ -209,14 +209,14 @@ def compared_words(text: str) -> frozenset[str]:
 def _score(conversation: Iterable[SpokenLine]) -> list[Sentence]:
     """Return every sentence in order, scored by its cues, by how often its words recur, and by recency."""
     lines = list(conversation)
-    said = [
+    sentence_words = [
         (at, SpokenLine(text, one_line(line.speaker), line.when, one_line(line.source)), compared_words(text))
         for at, line in enumerate(lines)
         for text in split_sentences(redact(line.text))
     ]
-    counts = Counter(word for _, _, words in said for word in words)
+    counts = Counter(word for _, _, words in sentence_words for word in words)
     sentences = []
-    for order, (at, fact, words) in enumerate(said):
+    for order, (at, fact, words) in enumerate(sentence_words):
         cues = sum(weight for pattern, weight in _CUES if re.search(pattern, fact.text))
         # The logarithm keeps a word that is in every line from dominating.
         weights = [math.log1p(counts[word] - 1) for word in words]

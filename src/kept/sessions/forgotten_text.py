@@ -78,11 +78,13 @@ def blank_entry(tree: Tree, matches: Matches, *, whole: bool = False) -> Tree:
     return _blank_fields(tree, (lambda text: bool(text.strip())) if whole else matches, _IDENTITY, frozenset())
 
 
-def _blank_fields(tree: Tree, matches: Matches, kept: frozenset[str] = _STRUCTURE, own: frozenset[str] = _OWN) -> Tree:
+def _blank_fields(
+    tree: Tree, matches: Matches, structure: frozenset[str] = _STRUCTURE, own: frozenset[str] = _OWN
+) -> Tree:
     return {
-        name: value if name in kept else blank_tree(value, matches)
+        name: value if name in structure else blank_tree(value, matches)
         for name, value in tree.items()
-        if name in kept or name in own or not matches(name)
+        if name in structure or name in own or not matches(name)
     }
 
 
