@@ -293,7 +293,6 @@ class StoreUnavailable(StoreError):
 class DatabaseError(KeptError):
     code = "database"
     exit_code = 6
-    http_status = 503
 
 
 class DatabaseUnreachable(DatabaseError):
