@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -27,6 +28,7 @@ from kept.errors import (
     StorageConflict,
 )
 from kept.storage.contract import START, Append, Remove, Write
+from kept.storage.open import open_database
 from kept.storage.postgres import database as database_module
 from kept.storage.postgres import leases
 from kept.storage.postgres.database import Database, DeadlineConnection
@@ -337,3 +339,26 @@ def test_a_log_that_is_rewritten_while_it_is_read_is_not_mixed(database, monkeyp
     storage.commit([Rewrite("s.jsonl", [b"4", b"5"])])
     with pytest.raises(StorageConflict):
         list(reading)
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "message"),
+    [
+        ("nonsense", DatabaseRefused, "cannot be read"),
+        ("postgres//ada:secret@host/x", DatabaseRefused, "cannot be read"),
+        ("postgresql:///x?schema=Bad-Name", DatabaseRefused, "no name of a schema"),
+        ("postgresql://ada:secret@127.0.0.1:1/x", DatabaseUnreachable, "(Connection refused)"),
+        ("postgresql:///x?host=/nowhere", DatabaseUnreachable, "(No such file or directory)"),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_reported_without_its_password(address, error, message):
+    with pytest.raises(error) as raised:
+        open_database(address)
+    assert message in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_without_the_package_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "kept.storage.postgres.database", None)
+    with pytest.raises(DatabaseRefused, match=re.escape("kept[postgres]")):
+        open_database("postgresql:///x")

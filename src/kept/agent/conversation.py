@@ -1,4 +1,4 @@
-"""What a model sees of a conversation: the messages since the last compaction, as turns of a request. Pure.
+"""The part of a conversation that a model sees: the messages since the last compaction, as turns of a request. Pure.
 
 Whatever a transcript contains, every provider accepts the turns: the user comes first, roles alternate, and each tool
 call is followed by its result.

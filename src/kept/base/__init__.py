@@ -1,4 +1,4 @@
-"""What everything else builds on: values, clock, limits, durable writes, locks, secrets and HTTP. It knows nothing of
+"""Foundations of everything else: values, clock, limits, durable writes, locks, secrets and HTTP. It knows nothing of
 notes or conversations, and imports nothing of Kept but `errors`. Look a module up by its name.
 
 values, records, reports, listings  `@frozen`; values that several packages share

@@ -51,7 +51,7 @@ NEEDED: Mapping[Act, TokenScope] = {
 
 @frozen
 class Grant:
-    """What a request may do. ``token_id`` is empty for who came by a one-time link."""
+    """Rights of a request. ``token_id`` is empty for who came by a one-time link."""
 
     token_id: str
     name: str

@@ -24,7 +24,7 @@ from kept.errors import ConfigError
 
 HEADER = "# Settings of Kept. 'kept config explain' lists all of them with their values.\n"
 Path = tuple[str | int, ...]
-"""Where a value is in a file: keys of groups, and numbers of list items."""
+"""Place of a value in a file: keys of groups, and numbers of list items."""
 _LOCK_WAIT_S = 10.0
 
 

@@ -162,7 +162,7 @@ class MemorySearchSettings:
     sync: SyncSettings = SyncSettings()
     cache: CacheSettings = CacheSettings()
     citations: Literal["auto", "on", "off"] = "auto"
-    """Whether replies name the notes they come from; `auto` is on in private conversations and off in groups."""
+    """Replies name the notes they come from; `auto` is on in private conversations and off in groups."""
     backend: Literal["builtin", "qmd"] = "builtin"
     qmd: QmdSettings = QmdSettings()
 

@@ -176,7 +176,7 @@ NOT_REACHED = (
     "what providers of models and chat services keep of what was sent to them",
     "conversations that a running program has in memory, until it ends",
 )
-"""Where copies may be that Kept cannot reach."""
+"""Places outside of Kept that may have copies."""
 
 
 @frozen
@@ -191,7 +191,7 @@ class ForgetReceipt:
     sha256: str
     """Hash of the salt and what was removed. With the text, it can be shown to be the same."""
     searched: ByteScan
-    """What was searched afterwards."""
+    """Files and lines that were searched afterwards."""
     left: tuple[LeftOver, ...]
     unreachable: tuple[str, ...]
     changed: tuple[str, ...] = ()

@@ -75,7 +75,7 @@ _ACTS: Mapping[str, Act] = {
     "approve": "decide about calls of tools",
     "deny": "decide about calls of tools",
 }
-"""What commands do. The others are part of talking to the agent."""
+"""Commands by name. The others are part of talking to the agent."""
 
 
 @frozen

@@ -124,7 +124,7 @@ _TOKENS: dict[str, tuple[str, str, Callable[[dt.date], str]]] = {
     "GGGG": ("", r"\d{2,4}", lambda day: f"{day.isocalendar().year:04}"),
     "WW": ("", r"\d{2,4}", lambda day: f"{day.isocalendar().week:02}"),
 }
-"""What each token stands for, its regular expression, and what writes it."""
+"""The meaning of each token, its regular expression, and what writes it."""
 
 
 class FormatRefused(Exception):

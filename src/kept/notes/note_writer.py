@@ -68,7 +68,7 @@ class Addition:
 
 @frozen
 class NotePlan:
-    """What an addition would write. There are no edits if the notes say the same already."""
+    """Plan of an addition. There are no edits if the notes say the same already."""
 
     written: Written
     edits: tuple[NoteEdit, ...] = ()

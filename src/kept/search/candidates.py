@@ -77,7 +77,7 @@ class Evidence:
 
 @frozen
 class KeywordHit:
-    """What a chunk has of the words of a query."""
+    """Words of a query that a chunk has."""
 
     words: float = 0.0
     """BM25 of the text."""

@@ -1,4 +1,4 @@
-"""What a time expression is made of: its words in fourteen languages, read from `date_words.json`, and the calendar.
+"""Parts of a time expression: its words in fourteen languages, read from `date_words.json`, and the calendar.
 
 The words are as they are indexed: lower case, without accents. Each line there holds the words of one month, weekday,
 number or unit, English first. Chinese, Japanese and Korean have no spaces, so their words are looked up in a run of

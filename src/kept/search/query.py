@@ -81,7 +81,7 @@ class ParsedQuery:
 
 @frozen
 class IndexQuery:
-    """What to look for in the index, and where, with its texts parsed and its names looked up."""
+    """Query of the index and its limits, with its texts parsed and its names looked up."""
 
     query: ParsedQuery
     settings: QuerySettings

@@ -1,4 +1,4 @@
-"""What changes the order of candidates after their evidence was added up: an exact match, the rest of a note, and a
+"""Changes of the order of candidates after their evidence was added up: an exact match, the rest of a note, and a
 model that reads the best passages.
 
 Exact matches: chunks with the query's literal text, such as a title, a name or a phrase, rank first.

@@ -79,7 +79,7 @@ class IndexService:
         self._synced: Index | None = None
         """The index that the last sync compared with the files. Another one that has replaced it since may be empty."""
         self._is_fresh = False
-        """Whether that sync left it as new as the files."""
+        """True if that sync left it as new as the files."""
         self._settings_notices = config.notices
 
     def clone(self) -> IndexService:

@@ -49,7 +49,7 @@ log = logging.getLogger("kept.requests")
 
 @frozen
 class RequestRecord:
-    """What may be logged and counted of a request: no path, no query, no address, nothing that it sent."""
+    """Facts of a request that may be logged and counted: no path, no query, no address, nothing that it sent."""
 
     id: str
     method: str
@@ -151,7 +151,7 @@ def agent_switch(apps: Mapping[str, App], default: str) -> App:
 
 
 class Readiness:
-    """Whether the index opens and answers in time, on a connection of its own."""
+    """True if the index opens and answers in time, on a connection of its own."""
 
     def __init__(self, memory: Memory, timeout_s: float = READY_TIMEOUT_S) -> None:
         self._service = memory.index_service.clone()

@@ -89,7 +89,7 @@ _PACKAGES: dict[Part, tuple[str, ...]] = {
 
 @frozen
 class Preset:
-    """What a command serves, and where."""
+    """Parts that a command serves, and their address."""
 
     command: Literal["serve", "gateway", "web"]
     host: str

@@ -70,9 +70,9 @@ class Utterance:
     timestamp_ms: int
     text: str
     starts_conversation: bool = False
-    """Whether a conversation starts here. Earlier utterances are not its context."""
+    """True if a conversation starts here. Earlier utterances are not its context."""
     is_recalled: bool = False
-    """Whether an agent answers from memory here: a note says it too, and may have changed since."""
+    """True if an agent answers from memory here: a note says it too, and may have changed since."""
 
     @property
     def is_context(self) -> bool:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from kept.config import Config
+from kept.errors import DatabaseRefused
 from kept.storage.contract import Storage
 from kept.storage.files.file_storage import FileStorage
 
@@ -44,16 +45,20 @@ def open_home(config: Config) -> Storage:
 def _open(config: Config, name: str, folder: str) -> Storage:
     if not config.database:
         return FileStorage(folder)
+    database = open_database(config.database)
     from kept.storage.postgres.postgres_storage import PostgresStorage
 
-    return PostgresStorage(open_database(config.database), name)
+    return PostgresStorage(database, name)
 
 
 @cache
 def open_database(address: str) -> Database:
     """Return the database at an address, with its tables up to date. A process has one pool of connections for each."""
-    from kept.storage.postgres.database import Database
-
+    try:
+        from kept.storage.postgres.database import Database
+    except ImportError as exc:
+        hint = "Install it: pip install 'kept[postgres]'"
+        raise DatabaseRefused("A memory in PostgreSQL needs the package 'psycopg'.", hint=hint) from exc
     database = Database.at(address)
     database.migrate()
     return database

@@ -156,7 +156,7 @@ class Caller:
     """Whose request it is, as the token says that came with it."""
 
     grant: Grant | None
-    """What the token allows; None if none is needed."""
+    """Rights of the token; None if none is needed."""
     user: str | None
     """Name on the channel of the person that the token is for; None if it is for nobody in particular."""
 

@@ -61,7 +61,7 @@ class NoteChange:
     part_of: str | None = None
     """Id of an earlier change that is taken back together with this one: both are one replacement."""
     forgotten: Forgotten | None = None
-    """Whether a part or all of what the change did was forgotten: its versions are not those of then."""
+    """True if a part or all of what the change did was forgotten: its versions are not those of then."""
     is_undone: bool = False
     """True if a later change took this one back. Not part of the line."""
 

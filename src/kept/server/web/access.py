@@ -37,7 +37,7 @@ COOKIE_DAYS = 30
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
 _BY_LINK = ""
-"""What a cookie has in the place of the id of a token, if it was got by a one-time link."""
+"""Stands in a cookie for the id of a token if it was got by a one-time link."""
 
 
 class WebAccess:

@@ -24,7 +24,7 @@ class ReviewView:
     diff: tuple[DiffLine, ...]
     more_lines: int
     instructs: bool
-    """Whether the note says what agents do."""
+    """True if the note says what agents do."""
 
     @property
     def author(self) -> str:

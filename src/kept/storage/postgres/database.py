@@ -18,6 +18,7 @@ from importlib import resources
 from typing import Any, ClassVar, Self, TypeVar
 
 import psycopg
+import psycopg.conninfo
 from psycopg import errors as pg
 from psycopg.abc import PQGen
 from psycopg_pool import ConnectionPool, PoolTimeout
@@ -39,6 +40,7 @@ _PROBE = {"keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 2,
 # The pool reports to it what the caller is told as an error.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 _SCHEMA = re.compile(r"\bkept\.")
+_ADDRESS = re.compile(r".*connection (?:to server )?(?:at|on socket) .*? failed: ")
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TOLD = 200
 """Characters of the server's message that are shown."""
@@ -81,7 +83,13 @@ class Database:
                 schema = option.removeprefix("schema=")
             else:
                 others.append(option)
-        return cls("?".join(filter(None, (place, "&".join(others)))), schema=schema)
+        url = "?".join(filter(None, (place, "&".join(others))))
+        try:
+            psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.ProgrammingError:  # whose message may quote a password
+            hint = "Write it like postgresql://USER@HOST/DATABASE."
+            raise DatabaseRefused("The address of the database cannot be read.", hint=hint) from None
+        return cls(url, schema=schema)
 
     def close(self) -> None:
         with self._lock:
@@ -246,9 +254,10 @@ def describe(exc: psycopg.Error) -> KeptError:
 
 
 def _told(exc: psycopg.Error) -> str:
-    text = exc.diag.message_primary or str(exc)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return re.sub(r'connection (to server )?at "[^"]*"[^:]*: ', "", lines[-1] if lines else type(exc).__name__)[:_TOLD]
+    """Return what the server says, or why it cannot be reached. Of several attempts, the last is reported."""
+    lines = (exc.diag.message_primary or str(exc)).splitlines()
+    failures = [line for line in lines if _ADDRESS.search(line)] or lines
+    return _ADDRESS.sub("", failures[-1]).strip()[:_TOLD] if failures else type(exc).__name__
 
 
 _DESCRIPTIONS: list[tuple[tuple[type[psycopg.Error], ...], Callable[[str], KeptError]]] = [
