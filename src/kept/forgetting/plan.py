@@ -1,4 +1,4 @@
-"""Plan of a forget: the request, the places that have it, the plan that a person confirms, and the order for its removal.
+"""Plan of a forget: the request, the places that have it, the plan that a person confirms, and the order to remove it.
 
 The journal is a document of the agent that keeps an order until all of it is done. It is written before the first
 change. It has the words in clear, because a run that finishes the work after a crash needs them. It is overwritten and
