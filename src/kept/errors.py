@@ -18,6 +18,7 @@
     │   ├── NoteTooLarge
     │   ├── NoteConflict        the note has changed since it was read or written; nothing was changed
     │   ├── WriteFailed         a file could not be written; it is unchanged
+    │   │   └── WriteUnfinished a part of a change is written; the rest follows by itself
     │   ├── HistoryDamaged      an old version of a note is missing or damaged; notes are not
     │   ├── ReviewFull          too many changes wait for review
     │   ├── DocumentNotFound    the storage has no document with this path
@@ -191,6 +192,12 @@ class WriteFailed(WorkspaceError):
     code = "write_failed"
     retryable = True
     default_hint = "The file is unchanged. Check free space and permissions, then try again."
+
+
+class WriteUnfinished(WriteFailed):
+    code = "write_unfinished"
+    retryable = False
+    default_hint = "Do not repeat the change: it is written down, and finished as soon as the disk allows it."
 
 
 class HistoryDamaged(WorkspaceError):

@@ -7,11 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.base.digest import digest_bytes
-from kept.errors import NoteConflict, NoteTooLarge, PathRefused
+from kept.base.file_lock import locked
+from kept.errors import LockBusy, NoteConflict, NoteTooLarge, PathRefused
 from kept.notes.line_edit import replace_text, save_text
 from kept.notes.note_text import decode
 from kept.notes.workspace import Workspace
+from kept.storage.contract import OWN_FOLDER
+from kept.storage.files import file_storage
 from tests.support.files import write_file
+from tests.support.workspaces import open_memory
 
 
 @pytest.mark.parametrize(
@@ -81,3 +85,14 @@ def test_an_extra_path_is_not_edited(tmp_path):
     opened = workspace.read(str(extra), max_bytes=1_000)
     with pytest.raises(PathRefused, match="never written"):
         save_text(workspace, str(extra), "b\n", digest=opened.version, max_bytes=1_000)
+
+
+def test_a_busy_storage_is_no_reason_to_write_a_note_without_its_history(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_storage, "LOCK_WAIT_S", 0.05)
+    with open_memory(tmp_path) as memory:
+        memory.add("The parrot is called Kiwi.")
+        lock = tmp_path / "workspace" / OWN_FOLDER / "lock"
+        with locked(str(lock), wait_s=0, purpose="writing"), pytest.raises(LockBusy):
+            memory.add("Ada likes tea.")
+        assert len([*memory.history.changes()]) == 1
+    assert "Ada" not in "".join(note.read_text() for note in (tmp_path / "workspace").rglob("*.md"))

@@ -25,7 +25,8 @@ from kept.storage.contract import (
 )
 from kept.storage.files import steps
 from kept.storage.files.file_storage import FileStorage
-from kept.storage.files.steps import DISPLACED
+from kept.storage.files.steps import DISPLACED, JOURNAL, Step, encode_journal
+from tests.support.files import write_file
 from tests.support.killing import run_until
 
 
@@ -365,3 +366,41 @@ def test_a_lease_ends_with_its_process(storage):
     assert run_until(99, lambda: storage.lease("gateway", wait_s=0).__enter__())
     with storage.lease("gateway", wait_s=0) as lease:
         assert lease.number == 2
+
+
+def test_a_journal_that_somebody_else_made_reaches_nothing_outside_the_folder(tmp_path):
+    root = tmp_path / "root"
+    write_file(root / "a.md", "1")
+    journals = [
+        encode_journal([Step("write", name, b"pwned")]) for name in ("../evil.sh", "/evil.sh", ".kept/storage/lock")
+    ]
+    hostile = b'[{"data": 0, "unknown": 1}]\n'
+    journals.append(version_of(hostile).encode() + b"\n" + hostile)
+    for journal in journals:
+        (root / JOURNAL).parent.mkdir(parents=True, exist_ok=True)
+        (root / JOURNAL).write_bytes(journal)
+        assert FileStorage(str(root)).documents.read("a.md").data == b"1"
+        assert not (root / JOURNAL).exists()
+    assert not (tmp_path / "evil.sh").exists()
+
+
+def test_a_link_in_place_of_the_journal_is_dropped(tmp_path):
+    root = tmp_path / "root"
+    (root / JOURNAL).parent.mkdir(parents=True)
+    (root / JOURNAL).symlink_to("/nonexistent")
+    storage = FileStorage(str(root))
+    storage.commit([Append("s.jsonl", [b"1"])])
+    assert [line.data for line in storage.logs.read("s.jsonl")] == [b"1"]
+
+
+def test_a_link_at_a_name_of_the_journal_leaves_everything_else_readable(tmp_path):
+    root = tmp_path / "root"
+    write_file(root / "a.md", "1")
+    write_file(tmp_path / "outside.md", "theirs")
+    (root / "link.md").symlink_to(tmp_path / "outside.md")
+    (root / JOURNAL).parent.mkdir(parents=True)
+    (root / JOURNAL).write_bytes(encode_journal([Step("write", "link.md", b"ours"), Step("write", "b.md", b"2")]))
+    storage = FileStorage(str(root))
+    assert [storage.documents.read(path).data for path in ("a.md", "b.md")] == [b"1", b"2"]
+    assert (tmp_path / "outside.md").read_text() == "theirs"
+    assert [storage.documents.read(info.path).data for info in storage.documents.list(".kept/displaced")] == [b"ours"]

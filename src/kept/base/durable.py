@@ -34,7 +34,7 @@ def write_atomic(
 ) -> None:
     """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder.
 
-    ``sync=False`` is for one of many files, of which the caller has a journal and syncs the disk once.
+    ``sync=False`` leaves the fsync of the folder to the caller, who has a journal and syncs the disk once.
     """
     with replacing(path, dir_fd=dir_fd, sync=sync) as file:
         file.write(data)
@@ -64,8 +64,7 @@ def replacing(path: str, *, dir_fd: int | None = None, sync: bool = True) -> Ite
                 os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
                 yield file
                 file.flush()
-                if sync:
-                    os.fsync(handle)
+                os.fsync(handle)  # before the rename: a name must never lead to less than the whole
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(OSError):
@@ -115,17 +114,6 @@ def append_durably(path: str, data: bytes, *, dir_fd: int | None = None) -> None
             os.close(handle)
         if not state.st_size:
             sync_folder(folder)
-
-
-def cut_durably(path: str, size: int) -> None:
-    """Truncate a file and return when that is on disk. The caller holds a lock and has saved the removed bytes."""
-    with _writing_in_folder(path, None) as folder:
-        handle = os.open(os.path.basename(path), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            os.ftruncate(handle, size)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def replace_erasing(path: str, data: bytes, *, dir_fd: int | None = None) -> bool:

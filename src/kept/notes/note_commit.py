@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kept.base.digest import digest_bytes
 from kept.base.values import frozen
-from kept.errors import KeptError, StorageConflict
+from kept.errors import KeptError, LeaseLost, LockBusy, StorageConflict, WriteUnfinished
 from kept.notes.history.note_change import Author, ChangeKind, NoteChange
 from kept.notes.history.note_history import NoteHistory, last_state, state_after
 from kept.storage.contract import ABSENT, Change, Move, Remove, Write, version_of
@@ -124,7 +124,7 @@ def commit_notes(
         changes, recorded = recorder.plan(edits)
         workspace.storage.commit(_ordered([*recorded, *also(changes), *notes]))
         return Committed(tuple(changes))
-    except StorageConflict:
+    except (StorageConflict, LockBusy, LeaseLost, WriteUnfinished):  # which say nothing of the history
         raise
     except KeptError as exc:
         workspace.storage.commit(_ordered([*also(()), *notes]))

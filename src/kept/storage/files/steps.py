@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from typing import Any, Literal
 
-from kept.base.durable import append_durably, cut_durably, erase_file, replace_erasing, sync_folder, write_atomic
+from kept.base.durable import append_durably, erase_file, replace_erasing, sync_folder, write_atomic
 from kept.base.limits import printable_line
 from kept.base.values import frozen
-from kept.errors import PathRefused, StorageConflict, WorkspaceError, WriteFailed
-from kept.storage.contract import ABSENT, OWN_FOLDER, version_of
+from kept.errors import PathRefused, StorageConflict, WorkspaceError, WriteFailed, WriteUnfinished
+from kept.storage.contract import ABSENT, OWN_FOLDER, check_name, version_of
 from kept.storage.files.folders import opened_file, opened_folder, read_file
 
 JOURNAL = f"{OWN_FOLDER}/journal"
@@ -28,9 +29,11 @@ REWRITTEN = b'{"rewritten": '
 """Beginning of the first line of a log that was rewritten: the position of its next line."""
 
 
+_OWN_DOCUMENT = rf"{re.escape(OWN_FOLDER)}/generations/[0-9a-f]{{32}}"
+"""Name of a document of the storage itself that a commit may write."""
 _SPARE_BYTES = 1 << 20
 _FEW = 16
-"""Writes up to which each is synced by itself. For more, the disk is synced once, before the journal goes."""
+"""Writes up to which the folder of each is synced. For more, the disk is synced once, before the journal goes."""
 
 
 @frozen
@@ -69,16 +72,23 @@ def encode_journal(steps: Sequence[Step]) -> bytes:
 
 
 def decode_journal(raw: bytes) -> list[Step]:
-    """Return the steps of a journal, none if it is torn: then none of them was begun."""
+    """Return the steps of a journal, none if it is torn: then none of them was begun. Neither does one that is not
+    Kept's have any: whoever shares a folder must not reach beyond it."""
     digest, _, body = raw.partition(b"\n")
     if version_of(body).encode() != digest:
         return []
     line, _, rest = body.partition(b"\n")
     steps = []
-    for head in json.loads(line):
-        size = head.pop("data")
-        steps.append(Step(**head, data=rest[:size]))
-        rest = rest[size:]
+    try:
+        for head in json.loads(line):
+            size = head.pop("data")
+            steps.append(Step(**head, data=rest[:size]))
+            rest = rest[size:]
+        for name in (name for step in steps for name in (step.path, step.to) if name):
+            if not re.fullmatch(_OWN_DOCUMENT, name):
+                check_name(name)
+    except (ValueError, TypeError, KeyError, AttributeError, PathRefused):
+        return []
     return steps
 
 
@@ -109,8 +119,7 @@ class Steps:
         except WorkspaceError as exc:  # also for a link that somebody has just put there
             if self._take_back(done):
                 raise
-            hint = "Do not repeat the change: it is written down, and finished as soon as the disk allows it."
-            raise WriteFailed(exc.message, hint=hint) from exc
+            raise WriteUnfinished(exc.message) from exc
         if not doing.syncs_each:
             os.sync()
         self._remove(JOURNAL)
@@ -132,15 +141,22 @@ class Steps:
 
     def finish(self) -> None:
         """Do what a process that was killed did not do any more."""
+        path = os.path.join(self.root, JOURNAL)
         try:
-            raw = read_file(self.root, JOURNAL) if os.path.lexists(os.path.join(self.root, JOURNAL)) else None
+            if os.path.islink(path):
+                self._remove(JOURNAL)
+            raw = read_file(self.root, JOURNAL) if os.path.lexists(path) else None
         except PathRefused:  # a link in the place of the folder: there is no journal of ours
             return
         if raw is None:
             return
         for step in decode_journal(raw):
-            if not self._is_done(step):
-                self._do(step, is_journaled=True, is_late=True)
+            try:
+                if not self._is_done(step):
+                    self._do(step, is_journaled=True, is_late=True)
+            except PathRefused:  # a link was put there since: it must not make everything else unreadable
+                self.displace(step.data)
+        os.sync()  # a step that looks done may not be on disk yet
         self._remove(JOURNAL)
 
     def _is_done(self, step: Step) -> bool:
@@ -232,7 +248,10 @@ class Steps:
     def _cut(self, path: str, size: int) -> None:
         """Cut off what a killed process left of an append."""
         if self._read_at(path, size, 1):
-            cut_durably(os.path.join(self.root, path), size)
+            with opened_file(self.root, path, os.O_WRONLY) as handle:
+                if handle is not None:
+                    os.ftruncate(handle, size)
+                    os.fsync(handle)
 
     def _read_at(self, path: str, offset: int, size: int) -> bytes:
         with opened_file(self.root, path) as handle:
