@@ -389,3 +389,10 @@ def test_a_mapping_is_set_as_a_whole(home, key, typed, value):
     for step in key.split("."):
         tree = tree[step]
     assert tree == value
+
+
+def test_a_comment_between_a_key_and_its_value_is_left_for_an_editor(kept, home):
+    text = "agents:\n  defaults:\n    memory_search:\n      extra_paths: # vault of Ada\n        - /tmp/a\n"
+    file = write_file(home / "config.yaml", text)
+    assert kept("config", "set", "memory_search.extra_paths", "/tmp/b").code == 2
+    assert file.read_text() == text

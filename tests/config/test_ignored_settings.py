@@ -46,3 +46,9 @@ def test_whoever_set_a_token_hears_that_nothing_is_locked(tmp_path):
 def test_any_other_unknown_setting_is_still_an_error(tmp_path, text):
     with pytest.raises(ConfigError, match="no such setting"):
         load(tmp_path, text)
+
+
+def test_a_value_that_a_setting_no_longer_takes_is_reported_and_does_not_stop_a_command(tmp_path):
+    config = load(tmp_path, "agents: {defaults: {review: {agentWrites: listed}}}")
+    assert config.agent.review.agent_writes == "at_once"
+    assert [notice for notice in config.notices if "no longer has 'listed'" in notice]

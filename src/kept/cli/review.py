@@ -24,8 +24,8 @@ session_option = click.option("--session", metavar="ID", help="Only changes from
 def command(ctx: click.Context) -> None:
     """Decide about what agents wrote or propose to write: list, accept or reject it.
 
-    Alone, it lists. The setting review.agent_writes says whether agents write at once, listed for review, or only when
-    you accept. What they write to files of the system prompt, such as SOUL.md, always waits here.
+    Alone, it lists. The setting review.agent_writes says whether agents write at once, or only when you accept.
+    What they write to files of the system prompt, such as SOUL.md, always waits here.
 
     \b
     kept review list --diff

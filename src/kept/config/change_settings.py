@@ -255,7 +255,9 @@ def _replace(text: str, place: _Place, value: Any) -> str:
     """Return the text with another value at a place. Raise ValueError if a comment would be lost."""
     head = text[: place.node.start_mark.index] if place.key is None else f"{text[: place.key.end_mark.index]}: "
     end = place.end(text)
-    if re.search(r"\s#.*\n", text[place.node.start_mark.index : end]):
+    # An empty value begins where the comment beside it does, which stays.
+    after = place.node.start_mark if place.key is None or place.node.value == "" else place.key.end_mark
+    if re.search(r"\s#.*\n", text[after.index : end]):
         raise ValueError("a comment is in the way")
     return head + _written(value) + text[end:]
 

@@ -185,7 +185,11 @@ def read_group(kind: Any, tree: Any, *, at: str, notices: list[str]) -> SettingG
         where = join(at, key)
         if key in values:
             raise ConfigError(f"{where}: given twice, once in camelCase.")
-        if key in known:
+        if (_PLACE.sub("", where), value) == ("review.agent_writes", "listed"):
+            notices.append(
+                f"{where}: Kept no longer has 'listed'; agents write at once, and 'kept undo' takes it back."
+            )
+        elif key in known:
             values[key] = read_value(known[key], value, where, notices, kind.__dataclass_fields__[key].metadata)
         elif notice := _why_ignored(_PLACE.sub("", where)):
             notices.append(f"{where}: {notice}")

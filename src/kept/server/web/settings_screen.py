@@ -13,7 +13,7 @@ from typing import Any
 from starlette.responses import Response
 
 import kept
-from kept.base.redact import Redactor
+from kept.base.redact import REDACTED, Redactor
 from kept.base.values import frozen
 from kept.config import LoadedConfig, change_settings, load_config
 from kept.config.keys import secrets_of
@@ -100,8 +100,10 @@ def change_setting(visit: Visit) -> Response:
         return visit.render("setting.html", status=400, **shown, diff=None, problem=exc)
     if not is_confirmed:
         diff = diff_versions(change.before.encode(), change.after.encode(), "config.yaml", "config.yaml")
-        secrets = (*secrets_of(loaded.config), *(values if view.row.is_secret else ()))
-        return visit.render("setting.html", **shown, diff=split_diff(Redactor(secrets)(diff)), problem=None)
+        diff = Redactor(secrets_of(loaded.config))(diff)
+        for secret in filter(None, values if view.row.is_secret else ()):  # however short it is
+            diff = diff.replace(secret, REDACTED)
+        return visit.render("setting.html", **shown, diff=split_diff(diff), problem=None)
     state = "changed" if change.is_changed else "as it was"
     text = f"{change.name}: {state}. Programs that are running, this server too, use it after their next start."
     return visit.redirect(f"/settings?find={change.name}", notice=text)
