@@ -18,10 +18,16 @@ from urllib.parse import urlencode
 
 from benchmarks.corpus import SEED, Corpus, write_notes
 from kept.base.clock import SystemClock
+from kept.base.net.serving import RateLimiter
 from kept.config import load_config
+from kept.memory import Memory
+from kept.server.live import LiveIndex
+from kept.server.tokens import KnownTokens
 from kept.server.web.access import WebAccess
 from kept.server.web.visit import Site
 from kept.server.web.web_app import make_web_app
+from kept.sessions.store import SessionStore
+from kept.storage.open import open_home
 
 REPEATS = 40
 KEY = b"k" * 32
@@ -35,9 +41,9 @@ def main() -> None:
         workspace = os.path.join(scratch, "workspace")
         write_notes(workspace, notes=chosen.notes)
         loaded = load_config(home=os.path.join(scratch, "home"), workspace=workspace, environ={})
-        site = Site.open(loaded)
+        site = Site(loaded, Memory(loaded.config), SessionStore(loaded.config))
         site.memory.sync()
-        site.keep_current()
+        site.live = LiveIndex(site.memory).start()
         try:
             asyncio.run(measure(site, chosen.notes))
         finally:
@@ -46,9 +52,10 @@ def main() -> None:
 
 async def measure(site: Site, notes: int) -> None:
     questions = Corpus(SEED).questions(REPEATS)
-    access = WebAccess(KEY, SystemClock())
+    clock = SystemClock()
+    access = WebAccess(KEY, clock, KnownTokens(open_home(site.config), clock, RateLimiter(0, 1)))
     app = make_web_app(site, access)
-    headers = [(b"host", b"127.0.0.1"), (b"cookie", f"kept={access.make_cookie()}".encode())]
+    headers = [(b"host", b"127.0.0.1"), (b"cookie", f"{access.cookie_name}={access.make_cookie()}".encode())]
     path = site.memory.list(max_results=1).files[0].path
 
     async def get(url: str) -> None:

@@ -15,13 +15,15 @@ from starlette.testclient import TestClient
 from kept import SessionStore
 from kept.base.clock import Clock
 from kept.base.net import serving
-from kept.base.net.serving import ServerLimits, TokenGate
+from kept.base.net.serving import RateLimiter, ServerLimits, TokenGate
 from kept.config import load_config
 from kept.memory import Memory
 from kept.models.base import ChatModel
+from kept.server.tokens import KnownTokens
 from kept.server.web.access import WebAccess
 from kept.server.web.visit import Site
 from kept.server.web.web_app import make_web_app
+from kept.storage.open import open_home
 from kept.testing import FakeEmbedder
 
 ORIGIN = "http://127.0.0.1:8740"
@@ -40,12 +42,17 @@ def open_site(tmp_path: Path, *, clock: Clock | None = None, model: ChatModel | 
     return Site(loaded, memory, SessionStore(loaded.config, clock=memory.clock), model=model)
 
 
+def tokens_of(site: Site) -> KnownTokens:
+    """Return the tokens of a home, without a limit."""
+    return KnownTokens(open_home(site.config), site.memory.clock, RateLimiter(0, 1))
+
+
 class PageClient:
     """A browser without scripts. It is signed in, and sends what a browser sends."""
 
     def __init__(self, site: Site, *, signed_in: bool = True, gate: TokenGate | None = None) -> None:
         self.site = site
-        self.access = WebAccess(KEY, site.memory.clock, gate=gate)
+        self.access = WebAccess(KEY, site.memory.clock, gate or tokens_of(site))
         app: Any = make_web_app(site, self.access, hosts=site.config.gateway.serve.allowed_hosts)
         self.http = TestClient(app, base_url=ORIGIN, follow_redirects=False)
         self.cookie = ""
@@ -91,7 +98,7 @@ def served(site: Site) -> Iterator[str]:
     """Serve a site on a free port. Yield a link that opens its pages."""
     bound = serving.listen("127.0.0.1", 0, error=AssertionError, hint="")  # type: ignore[arg-type]
     port = bound.getsockname()[1]
-    access = WebAccess(KEY, site.memory.clock)
+    access = WebAccess(KEY, site.memory.clock, tokens_of(site))
     server = serving.make_server(make_web_app(site, access), ServerLimits())
     site.is_stopping = lambda: server.should_exit
 

@@ -121,7 +121,7 @@ def serve_command(
         manage_service(options, ("serve",), service)
         return
     from kept.gateway.app import open_model
-    from kept.server.requests import log_as_json, log_line, log_request
+    from kept.server.requests import log_as_json, log_line
     from kept.server.run_server import run_server, serve_preset
 
     as_json = log_format == "json"
@@ -139,14 +139,7 @@ def serve_command(
         if address.link and not as_json:  # the link lets in whoever reads it, and logs are kept
             echo(f"Open the pages: {address.link}", err=True)
 
-    run_server(
-        loaded,
-        serve_preset(loaded.config, host, port, hosts),
-        open_model,
-        ready=show,
-        report=report,
-        record=log_request if as_json else lambda _: None,
-    )
+    run_server(loaded, serve_preset(loaded.config, host, port, hosts), open_model, ready=show, report=report)
 
 
 def _say(line: str) -> None:

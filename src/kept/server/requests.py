@@ -2,7 +2,7 @@
 
 The paths of an operator are answered here: health, readiness and figures.
 
-Logs are JSON, one object a line: requests, and what the program has to say. Never a text, a query or a secret. The
+Logs may be JSON, one object a line: requests, and what the program has to say. Never a text, a query or a secret. The
 message of an exception may quote a note, so an error is logged with its type and the places in the code only.
 """
 
@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from kept.agent.tools.record_json import to_json
 from kept.base.grants import Grant
 from kept.base.net.serving import (
     GRANT,
@@ -30,6 +31,7 @@ from kept.base.net.serving import (
     Receive,
     Scope,
     Send,
+    headers_of,
     refuse,
 )
 from kept.base.values import frozen
@@ -43,19 +45,21 @@ READY_TIMEOUT_S = 2.0
 """Time within which the index has to open."""
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _FRAMES = 8
+_UNCACHED = {"cache-control": "no-store"}
 
 log = logging.getLogger("kept.requests")
+log.setLevel(logging.WARNING)  # requests are logged as JSON only, whatever else "kept" logs
 
 
 @frozen
 class RequestRecord:
     """Facts of a request that may be logged and counted: no path, no query, no address, nothing that it sent."""
 
-    id: str
+    request_id: str
     method: str
     route: str
     status: int
-    took_s: float
+    duration_ms: float
     token: str | None
 
 
@@ -66,7 +70,7 @@ class RequestFront:
     app: App
     limiter: RateLimiter
     addresses: ClientAddresses
-    record: Callable[[RequestRecord], None]
+    count: Callable[[RequestRecord], None] | None
     is_known: Callable[[Scope], bool]
     """Returns whether a request has a right token or cookie. Such a request is not limited by its address, or strangers
     there could keep it out; its token has a limit of its own."""
@@ -97,12 +101,11 @@ class RequestFront:
         finally:
             grant: Grant | None = scope.get(GRANT)
             method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-            took_s, token = time.perf_counter() - started_s, grant.name if grant else None
-            self.record(RequestRecord(request_id, method, scope.get(ROUTE, "unmatched"), status, took_s, token))
-
-
-def headers_of(scope: Scope) -> dict[bytes, str]:
-    return {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+            took_ms, token = round((time.perf_counter() - started_s) * 1000, 3), grant.name if grant else None
+            record = RequestRecord(request_id, method, scope.get(ROUTE, "unmatched"), status, took_ms, token)
+            log.info("request", extra={"request": record})
+            if self.count is not None:
+                self.count(record)
 
 
 # by path
@@ -187,6 +190,7 @@ class Readiness:
 
 def answer_probes(readiness: Readiness, metrics: App) -> App:
     """Return the application behind the paths of an operator. ``metrics`` answers for the figures."""
+    from starlette.responses import JSONResponse
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -196,12 +200,11 @@ def answer_probes(readiness: Readiness, metrics: App) -> App:
         elif path == METRICS:
             await metrics(scope, receive, send)
         elif path == HEALTH:
-            await _send(send, 200, b'{"status": "ok"}\n', "application/json")
+            await JSONResponse({"status": "ok"}, headers=_UNCACHED)(scope, receive, send)
         else:
             problem = await readiness.find_problem()
-            status = "not ready" if problem else "ready"
-            body = f'{{"status": "{status}", "reason": "{problem}"}}\n'.encode()
-            await _send(send, 503 if problem else 200, body, "application/json")
+            body = {"status": "not ready" if problem else "ready", "reason": problem}
+            await JSONResponse(body, 503 if problem else 200, _UNCACHED)(scope, receive, send)
 
     return answer
 
@@ -209,6 +212,7 @@ def answer_probes(readiness: Readiness, metrics: App) -> App:
 def answer_metrics(render: Callable[[], tuple[bytes, str]] | None) -> App:
     """Return the application behind the figures, without a guard. ``render`` returns them and their media type; without
     it there are none."""
+    from starlette.responses import Response
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         grant: Grant | None = scope.get(GRANT)
@@ -222,16 +226,10 @@ def answer_metrics(render: Callable[[], tuple[bytes, str]] | None) -> App:
         if render is None:
             await refuse(send, 404, "not_found", "Only 'kept serve' has figures.")
         else:
-            await _send(send, 200, *await asyncio.to_thread(render))
+            figures, media_type = await asyncio.to_thread(render)
+            await Response(figures, headers={**_UNCACHED, "content-type": media_type})(scope, receive, send)
 
     return answer
-
-
-async def _send(send: Send, status: int, body: bytes, media_type: str) -> None:
-    headers = {"content-type": media_type, "content-length": str(len(body)), "cache-control": "no-store"}
-    sent = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": sent})
-    await send({"type": "http.response.body", "body": body})
 
 
 # the log
@@ -248,15 +246,7 @@ class JsonFormatter(logging.Formatter):
         }
         request = getattr(record, "request", None)
         if isinstance(request, RequestRecord):
-            fields |= {
-                "event": "request",
-                "requestId": request.id,
-                "method": request.method,
-                "route": request.route,
-                "status": request.status,
-                "durationMs": round(request.took_s * 1000, 3),
-                "token": request.token,
-            }
+            fields |= {"event": "request", **to_json(request)}
         else:  # another library's arguments may be anything
             fields["message"] = record.getMessage() if record.name.startswith("kept") else str(record.msg)
         if record.exc_info and record.exc_info[1] is not None:
@@ -264,10 +254,6 @@ class JsonFormatter(logging.Formatter):
             frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
             fields |= {"error": type(error).__name__, "at": [f"{frame.filename}:{frame.lineno}" for frame in frames]}
         return json.dumps(fields)
-
-
-def log_request(request: RequestRecord) -> None:
-    log.info("request", extra={"request": request})
 
 
 def log_line(text: str) -> None:

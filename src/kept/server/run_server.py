@@ -28,6 +28,7 @@ from kept.base.net.serving import (
     Send,
     ServerLimits,
     bearer_token,
+    headers_of,
     refuse,
 )
 from kept.base.remote_errors import ChannelUnavailable
@@ -52,11 +53,9 @@ from kept.server.mcp.transports import make_mcp_app
 from kept.server.requests import (
     Readiness,
     RequestFront,
-    RequestRecord,
     agent_switch,
     answer_metrics,
     answer_probes,
-    headers_of,
     path_switch,
 )
 from kept.server.tokens import KnownTokens
@@ -77,14 +76,10 @@ ADDRESS_BURST = 250
 """Requests from one address that may come at once."""
 _ANY_ADDRESS = ("0.0.0.0", "::")
 _CLOSING_S = 10.0
+_PACKAGES = ("jinja2", "mcp", "nh3", "prometheus_client", "starlette", "uvicorn")
+"""Packages of the extra 'serve'."""
 _PROBE_S = 2.0
 _TOKEN_HINT = "Create one: kept token create NAME --scope read. For other machines, put a proxy with TLS in front."
-_PACKAGES: dict[Part, tuple[str, ...]] = {
-    "mcp": ("mcp", "starlette", "uvicorn"),
-    "messages": ("starlette", "uvicorn"),
-    "pages": ("jinja2", "nh3", "starlette", "uvicorn"),
-    "figures": ("prometheus_client",),
-}
 
 
 @frozen
@@ -147,9 +142,8 @@ def run_server(
     *,
     ready: Callable[[ServerAddress], None],
     report: Callable[[str], None],
-    record: Callable[[RequestRecord], None] = lambda request: None,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C. Call ``ready`` once the socket is listening, ``record`` for each request."""
+    """Serve until SIGTERM or Ctrl-C. Call ``ready`` once the socket is listening."""
     _require_packages(preset)
     config = loaded.config
     Workspace.of(config).require()
@@ -179,7 +173,7 @@ def run_server(
                         raise
                     problem = exc
                     report(f"Messages are not answered: {exc.message}")
-                await Server(loaded, preset, agents, tokens, bound, gateway, problem, live, record).run(ready)
+                await Server(loaded, preset, agents, tokens, bound, gateway, problem, live).run(ready)
 
         asyncio.run(serve())
 
@@ -221,7 +215,6 @@ class Server:
     problem: KeptError | None = None
     """Why no messages are answered, if there is no gateway."""
     live: Mapping[str, LiveIndex] = field(default_factory=dict)
-    record: Callable[[RequestRecord], None] = lambda request: None
     limits: ServerLimits = field(default_factory=ServerLimits)
 
     def __post_init__(self) -> None:
@@ -313,7 +306,8 @@ class Server:
         if self.bound is not None:
             limiter = RateLimiter(self._config.gateway.serve.address_rate_per_s, ADDRESS_BURST)
             addresses = _client_addresses(self._config)
-            front = RequestFront(self._make_app(), limiter, addresses, self._count, self._is_known)
+            count = self._figures.count_request if self._figures else None
+            front = RequestFront(self._make_app(), limiter, addresses, count, self._is_known)
             server = serving.make_server(front, self.limits, closing_s=_CLOSING_S)
             requests = asyncio.create_task(server.serve(sockets=[self.bound]))
             ready(_address(self.preset, self._access, self.tokens, self.bound.getsockname()[1]))
@@ -342,11 +336,6 @@ class Server:
         token, cookie = bearer_token(headers_of(scope)), self._access.cookie_in(scope)
         return bool(self.tokens.find(token) or self._access.grant_of(cookie))
 
-    def _count(self, request: RequestRecord) -> None:
-        if self._figures is not None:
-            self._figures.count_request(request)
-        self.record(request)
-
 
 def open_tokens(config: Config, preset: Preset) -> KnownTokens:
     """Return the tokens that let a request in. Raise ConfigError if one is needed and nobody has one."""
@@ -362,9 +351,7 @@ def open_tokens(config: Config, preset: Preset) -> KnownTokens:
 def open_access(config: Config, tokens: KnownTokens, preset: Preset) -> WebAccess:
     from kept.server.web.access import WebAccess
 
-    return WebAccess(
-        load_key(open_agent(config), "web.key"), SystemClock(), gate=tokens, always_links=preset.takes_links
-    )
+    return WebAccess(load_key(open_agent(config), "web.key"), SystemClock(), tokens, always_links=preset.takes_links)
 
 
 def _address(
@@ -417,8 +404,7 @@ def _client_addresses(config: Config) -> ClientAddresses:
 
 
 def _require_packages(preset: Preset) -> None:
-    needed = [package for part in preset.parts for package in _PACKAGES[part]] if preset.listens else []
-    missing = [package for package in needed if importlib.util.find_spec(package) is None]
+    missing = [package for package in _PACKAGES if preset.listens and importlib.util.find_spec(package) is None]
     if missing:
         hint = "Install it: pip install 'kept[serve]'"
         raise UsageError(f"'kept {preset.command}' needs the package '{missing[0]}'.", hint=hint)

@@ -95,7 +95,7 @@ class Guard:
 
     def _find_refusal(self, scope: Scope) -> tuple[int, str, str, float] | None:
         """Return the status, the code and the message of a refusal, and when to try again; None if there is none."""
-        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = headers_of(scope)
         if is_ambiguous(scope):
             return 400, "header_repeated", "A header that may come once came twice.", 0.0
         host = headers.get(b"host", "").strip().lower()
@@ -115,6 +115,10 @@ class Guard:
         if wait_s := self.gate.wait_s(grant):
             return 429, "rate_limited", f"The token '{grant.name}' is used too often. Try later.", wait_s
         return None
+
+
+def headers_of(scope: Scope) -> dict[bytes, str]:
+    return {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def bearer_token(headers: Mapping[bytes, str]) -> bytes:

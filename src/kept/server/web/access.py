@@ -25,9 +25,8 @@ from starlette.routing import Route
 
 from kept.base.clock import Clock
 from kept.base.grants import Grant
-from kept.base.net.serving import GRANT, ROUTE, App, Receive, Scope, Send, TokenGate, refuse
+from kept.base.net.serving import GRANT, ROUTE, App, Receive, Scope, Send, TokenGate, headers_of, refuse
 from kept.errors import UsageError
-from kept.server.requests import headers_of
 
 if TYPE_CHECKING:
     from kept.server.web.page_templates import PageTemplates
@@ -43,12 +42,12 @@ _BY_LINK = ""
 class WebAccess:
     """Makes and checks everything that proves who a browser is. Safe to share between threads."""
 
-    def __init__(self, key: bytes, clock: Clock, *, gate: TokenGate | None = None, always_links: bool = True) -> None:
+    def __init__(self, key: bytes, clock: Clock, gate: TokenGate, *, always_links: bool = True) -> None:
         """``gate`` has tokens that open the pages. Unless ``always_links``, one-time links do so only as long as nobody
         needs a token."""
         self._key = key
         self._clock = clock
-        self._gate = gate
+        self.gate = gate
         self._always_links = always_links
         self._started_ms = self._now_ms()
         self._used: set[str] = set()
@@ -60,12 +59,8 @@ class WebAccess:
         return f"kept-{hmac.new(self._key, b'cookie', hashlib.sha256).hexdigest()[:12]}"
 
     @property
-    def has_tokens(self) -> bool:
-        return self._gate is not None and self._gate.is_required
-
-    @property
     def takes_links(self) -> bool:
-        return self._always_links or not self.has_tokens
+        return self._always_links or not self.gate.is_required
 
     # one-time links
 
@@ -91,10 +86,6 @@ class WebAccess:
             self._used.add(body)
         return True
 
-    def find_grant(self, token: str) -> Grant | None:
-        """Return what a token allows, or None."""
-        return self._gate.find(token.strip().encode("utf-8", "replace")) if self._gate is not None else None
-
     # cookies and forms
 
     def make_cookie(self, grant: Grant | None = None) -> str:
@@ -114,15 +105,11 @@ class WebAccess:
         holder = rest.partition(".")[2]
         if holder == _BY_LINK:
             return Grant("", "kept web", frozenset({"admin"})) if self.takes_links else None
-        return self._gate.find_by_id(holder) if self._gate is not None else None
+        return self.gate.find_by_id(holder)
 
     def cookie_in(self, scope: Scope) -> str:
         """Return the cookie of these pages that a request sends, or an empty text."""
         return Request(scope).cookies.get(self.cookie_name, "")
-
-    def wait_s(self, grant: Grant) -> float:
-        """Count a request. Return how long its sender has to wait, or 0."""
-        return self._gate.wait_s(grant) if self._gate is not None else 0.0
 
     def form_token(self, cookie: str) -> str:
         """Return the token that every form of this browser has to send back."""
@@ -221,7 +208,7 @@ class BrowserGuard:
         scope["kept.cookie"] = cookie if grant else ""
         if grant is not None:
             scope[GRANT] = grant
-            if wait_s := self.access.wait_s(grant):
+            if wait_s := self.access.gate.wait_s(grant):
                 message = "These pages are asked for too often. Try again in a moment."
                 await refuse(send, 429, "rate_limited", message, wait_s)
                 return
@@ -294,7 +281,7 @@ class SignIn:
 
     async def _show(self, problem: str, status: int = 401) -> Response:
         access = self._access
-        values = {"problem": problem, "has_token": access.has_tokens, "takes_links": access.takes_links}
+        values = {"problem": problem, "has_token": access.gate.is_required, "takes_links": access.takes_links}
         return await self._page("sign_in.html", status, agent=self._agent_id, **values)
 
     async def _page(self, template: str, status: int, **values: Any) -> Response:
@@ -321,7 +308,7 @@ class SignIn:
             return await self._show("wrong")
         except ClientDisconnect:
             return Response(status_code=400)  # the browser is gone, or others needed its connection
-        grant = self._access.find_grant(form.get("token", ""))
+        grant = self._access.gate.find(form.get("token", "").strip().encode("utf-8", "replace"))
         if grant is None:
             return await self._show("wrong")
         if grant.person is not None or not grant.reaches(self._agent_id):
