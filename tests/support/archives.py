@@ -10,6 +10,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from kept.cli.archive.restore import RestoreReport, restore_archive
+from kept.config import load_config
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from tests.support.files import tree_of, write_file
@@ -111,6 +113,10 @@ def canonical(home: Path) -> dict[str, bytes | None]:
         and "/.git/" not in path
         and not path.startswith("connect/")
     }
+
+
+def restore(archive: Path, home: Path, **options: Any) -> RestoreReport:
+    return restore_archive(str(archive), load_config(home=str(home)).config, **options)
 
 
 # made by hand

@@ -23,7 +23,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kept import Memory
 from kept.agent.tools.toolbox import Toolbox
 from kept.cli.archive.export import export_archive
-from kept.cli.archive.restore import restore_archive
 from kept.config import load_config
 from kept.errors import CitationMismatch, KeptError, NoteConflict, NoteNotFound
 from kept.gateway.app import open_sessions
@@ -32,6 +31,7 @@ from kept.notes.workspace import Workspace
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions
 from kept.testing import FakeEmbedder
+from tests.support.archives import restore
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
 from tests.support.histories import versions_of
@@ -285,7 +285,7 @@ class Correction(RuleBasedStateMachine):
             return
         archive = data.draw(st.sampled_from(self.archives[-3:]))
         self.memory.close()
-        restore_archive(str(archive), home=str(self.home), workspace=str(self.workspace))
+        restore(archive, self.home, workspace=str(self.workspace))
         self.memory = self.open()
         self.is_synced = False
 

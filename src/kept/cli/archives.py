@@ -71,11 +71,10 @@ def restore_command(options: Globals, path: str, no_settings: bool, check: bool)
     kept restore backup.tar.gz --workspace ~/notes
     """
     from kept.cli.archive.restore import restore_archive
-    from kept.config.layers import expand
 
     report = restore_archive(
         path,
-        home=expand(options.home or os.environ.get("KEPT_HOME") or "~/.kept"),
+        options.load(new_agent=True, quietly=True).config,
         workspace=options.workspace or os.environ.get("KEPT_WORKSPACE") or None,
         with_settings=not no_settings,
         check=check,

@@ -70,7 +70,7 @@ def command(
     if connection.with_plugin and not undo:
         echo(f"{connection.client.title} sends when a session begins: {SENT[sent]}.", err=True)
     _show(connection, changes, copy, dry_run=dry_run, undo=undo)
-    warn_all(() if undo else _missing(loaded.config.workspace))
+    warn_all(() if undo else _missing(Workspace.of(loaded.config)))
 
 
 def _ask_sent(title: str, default: Sent) -> Sent:
@@ -84,12 +84,12 @@ def _ask_sent(title: str, default: Sent) -> Sent:
     return chosen
 
 
-def _missing(workspace: str) -> Iterator[str]:
+def _missing(workspace: Workspace) -> Iterator[str]:
     """Yield what the client needs and does not have yet."""
     if importlib.util.find_spec("mcp") is None:
         yield "'kept mcp' needs the package 'mcp'. Install it: pip install 'kept[mcp]'"
-    if not os.path.isdir(workspace):
-        yield f"There is no workspace at {workspace} yet. Create it with 'kept init'."
+    if not workspace.storage.exists():
+        yield f"There is no workspace at {workspace.root} yet. Create it with 'kept init'."
 
 
 def _show(connection: Connection, changes: list[Change], copy: str | None, *, dry_run: bool, undo: bool) -> None:

@@ -48,10 +48,11 @@ def session_start(options: Globals, send: Sent | None) -> None:
 
     with _reporting():
         event, loaded = _read_event(), options.load()
-        if not os.path.isdir(loaded.config.workspace):
+        workspace = Workspace.of(loaded.config)
+        if not workspace.storage.exists():
             return
         cwd, current = _text(event, "cwd"), _text(event, "session_id")
-        project = find_project(Workspace.of(loaded.config), cwd) if cwd else None
+        project = find_project(workspace, cwd) if cwd else None
         with closing(open_toolbox(loaded, project=project)) as toolbox:
             sent = send or default_sent(toolbox.memory.workspace.layout)
             context = recent_context(toolbox.memory, toolbox.sessions, cwd=cwd, current=current, sent=sent)

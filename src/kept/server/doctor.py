@@ -56,7 +56,7 @@ def examine(memory: Memory) -> list[Check]:
     """Run every check."""
     checks: list[Check] = []
     examinations = _EXAMINATIONS
-    if not os.path.isdir(memory.workspace.root):  # an index that is missing too is not created for it
+    if not memory.workspace.storage.exists():  # an index that is missing too is not created for it
         has_index = os.path.exists(memory.index_service.path)
         without = (_freshness, _unindexed) if has_index else (_integrity, _freshness, _unindexed, _receipts)
         examinations = tuple(examination for examination in examinations if examination not in without)
@@ -103,14 +103,10 @@ def repair(memory: Memory, before: list[Check], *, progress: Progress | None = N
 
 
 def _workspace(memory: Memory) -> Iterator[Check]:
-    root = memory.workspace.root
-    memory.workspace.require()
-    if os.statvfs(root).f_flag & os.ST_RDONLY:
-        yield Check("workspace", False, f"{root} is on a read-only file system: notes can be searched, not added.")
-    elif not os.access(root, os.R_OK | os.W_OK | os.X_OK):
-        yield Check("workspace", False, f"{root} cannot be read or not be written to.", f"chmod u+rwx '{root}'")
-    else:
-        yield Check("workspace", True, root)
+    workspace = memory.workspace
+    workspace.require()
+    reason = workspace.why_read_only()
+    yield Check("workspace", not reason, reason or workspace.root, "make it writable" if reason else "")
 
 
 def _open_to_others(memory: Memory) -> list[tuple[str, int]]:
@@ -306,7 +302,7 @@ def _receipts(memory: Memory) -> Iterator[Check]:
 def _embedder(memory: Memory) -> Iterator[Check]:
     service = memory.index_service
     problems, embedder = service.embedder_warnings, service.embedder
-    has_workspace = os.path.isdir(memory.workspace.root)  # an index that is missing too is not created for it
+    has_workspace = memory.workspace.storage.exists()  # an index that is missing too is not created for it
     reductions = service.reductions() if has_workspace else ()
     for reason in reductions[len(problems) :]:
         yield Check("embedder", True, reason, warning=True)

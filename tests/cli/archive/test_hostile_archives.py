@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from kept.cli.archive.archive_file import check_archive
-from kept.cli.archive.restore import restore_archive
 from kept.errors import ArchiveDamaged, ArchiveError, ArchiveRefused
-from tests.support.archives import agent_record, craft, file_record, manifest, plain, special
+from tests.support.archives import agent_record, craft, file_record, manifest, plain, restore, special
 from tests.support.files import tree_of, write_file
 
 NAMES = [
@@ -61,7 +60,7 @@ def refused(tmp_path):
     def run(path: Path) -> ArchiveError:
         before = tree_of(tmp_path)
         with pytest.raises(ArchiveError) as raised:
-            restore_archive(str(path), home=str(home))
+            restore(path, home)
         assert tree_of(tmp_path) == before
         assert "\n" not in str(raised.value)
         assert raised.value.hint
@@ -174,7 +173,7 @@ def test_a_link_in_the_workspace_is_not_followed(tmp_path):
     (tmp_path / "home/workspace").mkdir(parents=True)
     os.symlink(outside, tmp_path / "home/workspace/memory")
     craft(tmp_path / "kept.tar", plain("notes/main/memory/a.md", b"text"), plain("notes/main/MEMORY.md", b"text"))
-    report = restore_archive(str(tmp_path / "kept.tar"), home=str(tmp_path / "home"))
+    report = restore(tmp_path / "kept.tar", tmp_path / "home")
     assert [problem.reason for problem in report.kept] == ["something that is not a file is in its place"]
     assert tree_of(outside) == {}
     assert (tmp_path / "home/workspace/MEMORY.md").exists()
@@ -184,11 +183,11 @@ def test_a_link_in_the_workspace_is_not_followed(tmp_path):
 def test_a_note_whose_name_kept_would_not_give_is_left_out_and_named(tmp_path, name):
     home = tmp_path / "home"
     craft(tmp_path / "kept.tar", plain(f"notes/main/memory/{name}", b"text"), plain("notes/main/MEMORY.md", b"text"))
-    report = restore_archive(str(tmp_path / "kept.tar"), home=str(home))
+    report = restore(tmp_path / "kept.tar", home)
     assert [problem.reason.startswith("its name ") for problem in report.kept] == [True]
     assert tree_of(home / "workspace").keys() == {"MEMORY.md"}
     write_file(home / "workspace/memory" / name, "text")
-    assert restore_archive(str(tmp_path / "kept.tar"), home=str(home)).kept == ()
+    assert restore(tmp_path / "kept.tar", home).kept == ()
 
 
 def test_what_is_not_an_archive_is_refused(refused, tmp_path):

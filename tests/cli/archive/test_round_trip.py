@@ -14,10 +14,9 @@ import yaml
 
 from kept.cli.archive.archive_file import add_member, check_archive
 from kept.cli.archive.export import export_archive
-from kept.cli.archive.restore import restore_archive
 from kept.config import load_config
 from kept.errors import ArchiveDamaged, ArchiveRefused, UsageError
-from tests.support.archives import ELSEWHERE, SECRETS, UNFINISHED, canonical, fill_home
+from tests.support.archives import ELSEWHERE, SECRETS, UNFINISHED, canonical, fill_home, restore
 from tests.support.files import tree_of, write_file
 from tests.support.histories import LONG_TEXT, versions_of
 from tests.support.planted_words import start_planting
@@ -33,10 +32,6 @@ def filled(tmp_path: Path) -> Path:
 
 def export(home: Path, target: Path, **options):
     return export_archive(load_config(home=str(home)), str(target), **options)
-
-
-def restore(archive: Path, home: Path, **options):
-    return restore_archive(str(archive), home=str(home), **options)
 
 
 @pytest.mark.parametrize("name", ["kept.tar", "kept.tar.gz", "kept.tgz"])
@@ -191,6 +186,7 @@ def test_a_restore_does_not_bring_back_what_was_forgotten_since(tmp_path):
 KILLED = """
 import os, signal, sys
 from kept.cli.archive.restore import restore_archive
+from kept.config import load_config
 left, real = int(sys.argv[3]), os.replace
 def replace(*args, **options):
     global left
@@ -199,7 +195,7 @@ def replace(*args, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     real(*args, **options)
 os.replace = replace
-restore_archive(sys.argv[1], home=sys.argv[2])
+restore_archive(sys.argv[1], load_config(home=sys.argv[2]).config)
 """
 
 

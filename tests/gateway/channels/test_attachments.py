@@ -128,9 +128,9 @@ def test_a_file_is_forgotten_with_its_message_and_others_stay(tmp_path, api):
 
 
 def test_files_are_part_of_an_archive():
-    assert is_agent_record(("attachments", f"{DIGEST}.jpg"))
-    assert not is_agent_record(("attachments", "evil.sh"))
-    assert not is_agent_record(("attachments", "a", f"{DIGEST}.jpg"))
+    assert is_agent_record(f"attachments/{DIGEST}.jpg")
+    assert not is_agent_record("attachments/evil.sh")
+    assert not is_agent_record(f"attachments/a/{DIGEST}.jpg")
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])

@@ -24,14 +24,14 @@ from typing import IO, Literal, cast
 
 from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
-from kept.base.limits import is_utf8
+from kept.base.limits import int64, is_utf8
 from kept.base.values import frozen
 from kept.config.layers import AGENT_ID
-from kept.errors import ArchiveDamaged, ArchiveRefused, PathRefused
+from kept.errors import ArchiveDamaged, ArchiveRefused, DocumentNotFound, NoteTooLarge, PathRefused
 from kept.notes.workspace import show_path
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.importers.source import open_regular
-from kept.storage.contract import OWN_FOLDER, check_name
+from kept.storage.contract import OWN_FOLDER, Storage, check_name, is_log
 
 MANIFEST = "manifest.json"
 SETTINGS = "config.yaml"
@@ -48,7 +48,7 @@ _FORMAT, _VERSION = "kept-archive", 4
 
 # names
 
-_HIDDEN_FILES = (".kept.yaml", ".keptignore")
+_SETTINGS_HERE, _IGNORE_FILE = ".kept.yaml", ".keptignore"
 _RECORD_ENDINGS = (".jsonl", ".json", ".md", ".damaged", ".torn")
 _DELETED = ".jsonl.deleted-"
 _DERIVED = re.compile(r"\.sqlite|\.lock$|\.tmp$|^qmd-|^watcher-", re.IGNORECASE)
@@ -58,54 +58,43 @@ _UNFINISHED = "forgetting.json"
 _MAX_RECORD_DEPTH = 4
 
 
-@frozen
-class MemberPath:
-    """Place of a member: below a workspace, below the folder of an agent, or the settings."""
-
-    root: str
-    """NOTES, AGENTS or SETTINGS."""
-    agent: str
-    """Name of the agent, or empty for the settings."""
-    path: str
-    """Path of the document, or name of the log."""
-
-
-def parse_member_name(name: str) -> MemberPath:
-    """Return where a member belongs. Raise ValueError with the reason why its name is refused."""
+def check_member_name(name: str) -> None:
+    """Raise ValueError with the reason why the name of a member is refused."""
     try:
         check_name(name if is_utf8(name) else "")
     except PathRefused:
         raise ValueError("is not a plain name") from None
-    parts = name.split("/")
+    root, agent, below = (*name.split("/", 2), "", "")[:3]
     if name == SETTINGS:
-        return MemberPath(SETTINGS, "", name)
-    root, agent, below = parts[0], parts[1] if len(parts) > 1 else "", tuple(parts[2:])
+        return
     if root not in (NOTES, AGENTS) or not AGENT_ID.fullmatch(agent) or not below:
         raise ValueError("is not a name that 'kept export' gives")
     if not (is_note_member(below) if root == NOTES else is_agent_record(below)):
         raise ValueError("is not a file that 'kept export' packs")
-    return MemberPath(root, agent, "/".join(below))
 
 
-def is_note_member(parts: tuple[str, ...]) -> bool:
-    """Return whether a file of a workspace belongs into an archive, by its path.
+def is_note_member(path: str) -> bool:
+    """Return whether a file of a workspace belongs into an archive.
 
     Hidden files are other programs' own, and some of them are run as code: only Kept's are packed.
     """
-    if parts[0] == KEPT_FOLDER and len(parts) > 1:
-        return "/".join(parts[:2]) != OWN_FOLDER and all(
-            not part.startswith(".") and not _DERIVED.search(part) for part in parts[1:]
-        )
-    if parts == _HIDDEN_FILES[:1]:
-        return True
-    *folders, name = parts
-    return not any(part.startswith(".") for part in folders) and (not name.startswith(".") or name == _HIDDEN_FILES[1])
+    *folders, name = path.split("/")
+    if folders[:1] == [KEPT_FOLDER]:
+        own = (*folders[1:], name)
+        return f"{KEPT_FOLDER}/{own[0]}" != OWN_FOLDER and not any(map(_is_derived, own))
+    is_visible = not any(folder.startswith(".") for folder in folders)
+    return path == _SETTINGS_HERE or (is_visible and (name == _IGNORE_FILE or not name.startswith(".")))
 
 
-def is_agent_record(parts: tuple[str, ...]) -> bool:
+def _is_derived(part: str) -> bool:
+    """Return whether a part of a path is hidden, or that of a derived file."""
+    return part.startswith(".") or _DERIVED.search(part) is not None
+
+
+def is_agent_record(path: str) -> bool:
     """Return whether a file in the folder of an agent belongs into an archive: it is neither derived nor secret."""
-    name = parts[-1]
-    if len(parts) > _MAX_RECORD_DEPTH or any(part.startswith(".") or _DERIVED.search(part) for part in parts):
+    *_, name = parts = path.split("/")
+    if len(parts) > _MAX_RECORD_DEPTH or any(map(_is_derived, parts)):
         return False
     if parts[0] == ATTACHMENTS:
         return len(parts) == 2 and STORED_NAME.fullmatch(name) is not None
@@ -214,7 +203,7 @@ def _iter_plain_files(
             raise ArchiveRefused(f"{path}: it unpacks to far more than any archive of notes.")
         try:
             if info.name != MANIFEST:
-                parse_member_name(info.name)
+                check_member_name(info.name)
         except ValueError as exc:
             raise ArchiveRefused(f"{path}: the name '{name}' {exc}.") from exc
         tarfile.data_filter(info, os.sep)
@@ -265,7 +254,24 @@ def _require_same(path: str, seen: dict[str, tuple[int, str]], files: dict[str, 
         raise ArchiveDamaged(f"{path}: {show_path(wrong[0][0])} {wrong[0][1]}{more}.")
 
 
-# writing
+# what is packed
+
+
+def read_stored(storage: Storage, path: str) -> tuple[bytes, int] | None:
+    """Return a document, or the whole lines of a log, and when it was changed last; None if there is none. A last line
+    that is being written is left out. Raise NoteTooLarge for more than a member may have."""
+    if not is_log(path):
+        try:
+            document = storage.documents.read(path, max_bytes=MAX_MEMBER_BYTES)
+        except DocumentNotFound:
+            return None
+        return document.data, int64(document.info.modified_ns)
+    info = storage.logs.find(path)
+    if info is None:
+        return None
+    if info.size > MAX_MEMBER_BYTES:
+        raise NoteTooLarge(f"{path}: {info.size:,} bytes.")
+    return b"".join(line.data + b"\n" for line in storage.logs.read(path)), int64(info.modified_ns)
 
 
 def add_member(tar: tarfile.TarFile, name: str, content: bytes, modified_ns: int = 0) -> None:

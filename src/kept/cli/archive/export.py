@@ -12,13 +12,13 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import IO, Any, BinaryIO, cast
+from typing import Any
 from urllib.parse import urlsplit
 
-from kept.base.clock import Clock, SystemClock
+from kept.base.clock import SystemClock
 from kept.base.digest import digest_bytes
 from kept.base.durable import replacing
-from kept.base.limits import int64, utf8_safe
+from kept.base.limits import utf8_safe
 from kept.base.records import Problem
 from kept.base.redact import redact
 from kept.base.values import frozen
@@ -26,32 +26,30 @@ from kept.cli.archive.archive_file import (
     AGENTS,
     KEPT_FOLDER,
     MANIFEST,
-    MAX_MEMBER_BYTES,
     NOTES,
     SETTINGS,
     ArchivedAgent,
     FileRecord,
     Manifest,
     add_member,
+    check_member_name,
     format_manifest,
     is_agent_record,
     is_note_member,
-    parse_member_name,
+    read_stored,
 )
 from kept.config import Config, LoadedConfig
 from kept.config.layers import is_same_folder, settings_by_agent
 from kept.config.read import parse_settings, read_settings, secret_names, snake
 from kept.config.schema import Settings
-from kept.errors import DocumentNotFound, NoteTooLarge, UsageError, WorkspaceError
+from kept.errors import UsageError, WorkspaceError
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import PERSONS_OWN, Workspace
-from kept.storage.contract import Storage, is_log
-from kept.storage.open import open_agent, open_workspace
+from kept.storage.contract import Storage
+from kept.storage.open import open_agent
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz")
 _ANY_SIZE = 1 << 62
-_ATTEMPTS = 3
-"""How often a note is read that an editor is writing."""
 
 
 @frozen
@@ -80,13 +78,7 @@ class _Source:
     """Its path on this machine, for messages."""
 
 
-def export_archive(
-    loaded: LoadedConfig,
-    target: str,
-    *,
-    overwrite: bool = False,
-    clock: Clock | None = None,
-) -> ExportReport:
+def export_archive(loaded: LoadedConfig, target: str, *, overwrite: bool = False) -> ExportReport:
     """Write an archive of all agents."""
     target = os.path.abspath(os.path.expanduser(target))
     if not target.lower().endswith(SUFFIXES):
@@ -102,16 +94,16 @@ def export_archive(
     sources = packer.find(loaded, target)
     with ExitStack() as stack:
         raw = stack.enter_context(replacing(target))
-        out: IO[bytes] | BinaryIO = raw
+        out: Any = raw
         if not target.lower().endswith(".tar"):
-            out = cast("IO[bytes]", stack.enter_context(gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0)))
+            out = stack.enter_context(gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0))
         tar = stack.enter_context(tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT))
         if settings is not None:
             packer.add(tar, SETTINGS, settings[0], 0)
         for source in sources:
             packer.pack(tar, source)
         manifest = Manifest(
-            created=(clock or SystemClock()).now().replace(microsecond=0),
+            created=SystemClock().now().replace(microsecond=0),
             agents=tuple(packer.agents),
             removed_settings=settings[1] if settings else (),
             files=packer.files,
@@ -130,7 +122,7 @@ def export_archive(
 
 
 class _Packer:
-    """Finds documents and logs, and writes one consistent copy of each into an archive."""
+    """Finds documents and logs, and writes one copy of each into an archive."""
 
     def __init__(self) -> None:
         self.agents: list[ArchivedAgent] = []
@@ -144,47 +136,48 @@ class _Packer:
     # finding
 
     def find(self, loaded: LoadedConfig, target: str) -> list[_Source]:
-        """Return the files of agents. Those with the same workspace have it packed once, under the first one's name."""
+        """Return the documents and logs of agents. Those with the same workspace have it packed once, under the first
+        one's name."""
         by_name = settings_by_agent(loaded)
         by_name[loaded.config.agent_id] = loaded  # with the workspace of this run
         sources: list[_Source] = []
         owners: dict[str, str] = {}
         for name, settings in by_name.items():
-            config = settings.config
-            owner = next((known for known, folder in owners.items() if is_same_folder(folder, config.workspace)), name)
+            config, workspace = settings.config, Workspace.of(settings.config)
+            shared = (known for known, root in owners.items() if is_same_folder(root, workspace.root))
+            owner = name if config.database else next(shared, name)  # in a database, each agent has its own
             if owner == name:
-                owners[name] = config.workspace
-                sources += self._find_notes(config, name)
+                owners[name] = workspace.root
+                sources += self._find_notes(workspace, name)
             sources += self._find_records(config, name)
-            self.agents.append(ArchivedAgent(name, owner, config.agent.workspace_layout))
-            self.left_out.update(dict.fromkeys(map(utf8_safe, Workspace.of(config).extra_paths)))
+            self.agents.append(ArchivedAgent(name, owner, workspace.layout))
+            self.left_out.update(dict.fromkeys(map(utf8_safe, workspace.extra_paths)))
         return [source for source in sources if source.shown != target]
 
-    def _find_notes(self, config: Config, name: str) -> Iterator[_Source]:
+    def _find_notes(self, workspace: Workspace, name: str) -> Iterator[_Source]:
         """Yield the files of a workspace: notes, the files among them, and Kept's own."""
-        if not os.path.isdir(config.workspace):
-            self.report(config.workspace, f"does not exist, so the archive has no notes of {name}")
+        storage = workspace.storage
+        if not storage.exists():
+            self.report(workspace.root, f"does not exist, so the archive has no notes of {name}")
             return
-        workspace = replace(Workspace.of(config), extra_paths=(), endings=("",))  # what every name ends in
-        scan = scan_workspace(workspace, max_bytes=_ANY_SIZE)
+        everything = replace(workspace, extra_paths=(), endings=("",))  # what every name ends in
+        scan = scan_workspace(everything, max_bytes=_ANY_SIZE)
         self.problems += scan.problems
-        storage = open_workspace(config)
         own = [workspace.cite(os.path.join(folder, ".keptignore")) for folder in scan.folders]
         own += PERSONS_OWN if workspace.layout == "kept" else ()
         paths = {file.path for file in scan.files} | {path for path in own if _is_file(storage, path)}
-        paths |= set(self._list(storage, f"{KEPT_FOLDER}/", workspace.root))
-        for path in sorted(paths):
-            if is_note_member(tuple(path.split("/"))):
+        for path in sorted(paths.union(self._list(storage, f"{KEPT_FOLDER}/", workspace.root))):
+            if is_note_member(path):
                 yield _Source(f"{NOTES}/{name}/{path}", storage, path, os.path.join(workspace.root, path))
 
     def _find_records(self, config: Config, name: str) -> Iterator[_Source]:
         """Yield the conversations and records of an agent. Derived files are left out."""
-        folder = os.path.relpath(config.paths.conversations, config.paths.folder)
-        prefix, storage = "" if folder == os.curdir else f"{folder}/", open_agent(config)
-        for path in sorted(self._list(storage, prefix, config.paths.folder)):
+        paths, storage = config.paths, open_agent(config)
+        prefix = paths.transcripts.removesuffix("sessions/")
+        for path in sorted(self._list(storage, prefix, paths.folder)):
             below = path.removeprefix(prefix)
-            if is_agent_record(tuple(below.split("/"))):
-                yield _Source(f"{AGENTS}/{name}/{below}", storage, path, os.path.join(config.paths.folder, path))
+            if is_agent_record(below):
+                yield _Source(f"{AGENTS}/{name}/{below}", storage, path, os.path.join(paths.folder, path))
 
     def _list(self, storage: Storage, prefix: str, root: str) -> Iterator[str]:
         def refused(path: str, exc: WorkspaceError) -> None:
@@ -199,19 +192,23 @@ class _Packer:
     # packing
 
     def pack(self, tar: tarfile.TarFile, source: _Source) -> None:
+        documents = source.storage.documents
         try:
-            parse_member_name(source.member)
-            content, modified_ns, is_whole = _read_log(source) if is_log(source.path) else _read_document(source)
+            check_member_name(source.member)
+            before = documents.find(source.path)
+            stored = read_stored(source.storage, source.path)
+            is_same = documents.find(source.path) == before
         except ValueError as exc:
             self.report(source.shown, f"its name {exc}, so it is not in the archive")
-        except DocumentNotFound:
-            pass  # deleted meanwhile
+            return
         except WorkspaceError as exc:
             self.report(source.shown, f"cannot be read, so it is not in the archive ({exc.message.rstrip('.')})")
-        else:
-            if not is_whole:
-                self.report(source.shown, "changed while it was read; the archive has what was read")
-            self.add(tar, source.member, content, modified_ns)
+            return
+        if stored is None:  # deleted meanwhile
+            return
+        if not is_same:  # an editor may write in place
+            self.report(source.shown, "changed while it was read; the archive has what was read")
+        self.add(tar, source.member, *stored)
 
     def add(self, tar: tarfile.TarFile, name: str, content: bytes, modified_ns: int) -> None:
         add_member(tar, name, content, modified_ns)
@@ -223,32 +220,6 @@ def _is_file(storage: Storage, path: str) -> bool:
         return storage.documents.find(path) is not None
     except WorkspaceError:  # a link
         return False
-
-
-def _read_document(source: _Source) -> tuple[bytes, int, bool]:
-    """Return content and time of a document, and whether it is of one moment: an editor may write in place."""
-    documents = source.storage.documents
-    for _ in range(_ATTEMPTS):
-        before = documents.find(source.path)
-        document = documents.read(source.path, max_bytes=MAX_MEMBER_BYTES)
-        if before is not None and before.state == document.info.state:
-            break
-    else:
-        before = None
-    return document.data, int64(document.info.modified_ns), before is not None
-
-
-def _read_log(source: _Source) -> tuple[bytes, int, bool]:
-    """Return the whole lines that a log has now, and its time. A last line that is being written is left out."""
-    info = source.storage.logs.find(source.path)
-    if info is None:
-        raise DocumentNotFound(f"{source.path}: deleted meanwhile.")
-    if info.size > MAX_MEMBER_BYTES:
-        raise NoteTooLarge(f"{source.path}: {info.size:,} bytes.")
-    content = b"".join(line.data + b"\n" for line in source.storage.logs.read(source.path))
-    # Among notes it may be another program's file, whose last line need not end with a line break.
-    is_ours = source.member.startswith(f"{AGENTS}/") or source.path.startswith(f"{KEPT_FOLDER}/")
-    return content, int64(info.modified_ns), is_ours or len(content) >= info.size
 
 
 # settings without keys, tokens and passwords

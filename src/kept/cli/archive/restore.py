@@ -11,8 +11,9 @@ import datetime as dt
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Literal, get_args
 
 from kept.base.digest import digest_bytes
@@ -27,15 +28,15 @@ from kept.cli.archive.archive_file import (
     SETTINGS,
     FileRecord,
     Manifest,
-    MemberPath,
     check_archive,
     iter_members,
-    parse_member_name,
+    read_stored,
 )
-from kept.config.agent_paths import AgentPaths
+from kept.config import Config
 from kept.config.change_settings import locked_settings, put_entry
 from kept.config.layers import (
     MAIN_AGENT,
+    agent_names,
     check_agent_id,
     expand,
     fold_layers,
@@ -48,7 +49,6 @@ from kept.errors import (
     ArchiveDamaged,
     ArchiveRefused,
     ConfigError,
-    DocumentNotFound,
     PathRefused,
     StorageConflict,
     WorkspaceError,
@@ -60,8 +60,7 @@ from kept.sessions.forgotten_text import FORGOTTEN_HASHES, ForgottenText, blank_
 from kept.sessions.transcript import Transcripts
 from kept.sessions.transcript_paths import is_transcript, parse_transcript_name
 from kept.storage.contract import ABSENT, START, Append, Change, Storage, Write, is_log
-from kept.storage.files.file_storage import FileStorage
-from kept.storage.open import open_agent_named
+from kept.storage.open import open_agent, open_home, open_workspace
 
 LEASE = "restore"
 _LARGEST_TEXT = 1 << 28
@@ -98,16 +97,33 @@ class RestoreReport:
 
 
 @frozen
-class _FileAction:
-    record: FileRecord
+class _Place:
+    """Where the members with a prefix belong."""
+
+    prefix: str
+    storage: Storage
     folder: str
-    member: MemberPath
+    """Its path, for messages."""
+    exists: bool
+    deleted: frozenset[str] = frozenset()
+    """Ids of conversations that were deleted here."""
+
+
+@frozen
+class _FileAction:
+    name: str
+    record: FileRecord
+    place: _Place
     action: Action
     reason: str = ""
 
+    @property
+    def path(self) -> str:
+        return self.name.removeprefix(self.place.prefix)
+
 
 def restore_archive(
-    path: str, *, home: str, workspace: str | None = None, with_settings: bool = True, check: bool = False
+    path: str, config: Config, *, workspace: str | None = None, with_settings: bool = True, check: bool = False
 ) -> RestoreReport:
     """Restore an archive into a home and its workspaces, and return what was done.
 
@@ -115,33 +131,36 @@ def restore_archive(
     of the main agent.
     """
     path = os.path.abspath(os.path.expanduser(path))
-    hunt = _ForgottenHunt(home)
+    user_file = os.path.join(config.home, SETTINGS)
+    hunt = _ForgottenHunt(config, user_file)
     manifest = check_archive(path, hunt.inspect)
-    user_file = os.path.join(home, "config.yaml")
-    workspaces = _plan_workspaces(manifest, home, user_file, workspace)
-    actions = dict(_compare_files(manifest, home, workspaces, hunt.find_reasons(manifest)))
+    workspaces = _plan_workspaces(manifest, config.home, user_file, workspace)
+    forgotten = hunt.find_reasons(manifest)
+    actions = [
+        action for place in _places(manifest, config, workspaces) for action in _compare(place, manifest, forgotten)
+    ]
     before, archived = read_settings(user_file), hunt.settings if with_settings else None
     outcome = "none" if archived is None else "kept" if before else "restored"
     settings = (archived or b"") if outcome == "restored" else before or b""
     try:
-        settings = _with_entries(settings, user_file, manifest, home, workspaces)
+        settings = _with_entries(settings, user_file, manifest, config, workspaces)
     except (ConfigError, UnicodeDecodeError) as exc:
         if outcome != "restored":
             raise
         hint = "Leave them out: kept restore --no-settings"
         raise ArchiveRefused(f"The settings of the archive cannot be used here ({exc}).", hint=hint) from exc
     if not check:
-        with FileStorage(home).lease(LEASE, wait_s=0.0):
-            _write_files(path, {name: item for name, item in actions.items() if item.action == "new"})
+        with open_home(config).lease(LEASE, wait_s=0.0):
+            _write_files(path, [item for item in actions if item.action == "new"])
             _write_settings(user_file, before, settings)
-    counts = Counter(item.action for item in actions.values())
-    left = [item for item in actions.values() if item.action in ("differs", "forgotten")]
+    counts = Counter(item.action for item in actions)
+    left = [item for item in actions if item.action in ("differs", "forgotten")]
     return RestoreReport(
         check=check,
         created=manifest.created,
-        agents=tuple(RestoredAgent(known.name, workspaces[known.notes]) for known in manifest.agents),
+        agents=tuple(RestoredAgent(known.name, workspaces[known.name]) for known in manifest.agents),
         counts={action: counts[action] for action in get_args(Action)},
-        kept=tuple(Problem(utf8_safe(os.path.join(item.folder, item.member.path)), item.reason) for item in left),
+        kept=tuple(Problem(utf8_safe(os.path.join(item.place.folder, item.path)), item.reason) for item in left),
         settings=outcome,
         removed_settings=manifest.removed_settings if outcome == "restored" else (),
     )
@@ -151,32 +170,48 @@ def restore_archive(
 
 
 def _plan_workspaces(manifest: Manifest, home: str, user_file: str, workspace: str | None) -> dict[str, str]:
-    """Return where notes go: to ``workspace``, else where the settings here put those of the agent, else to its
-    default folder. An archive, which may be a stranger's, does not choose."""
+    """Return the workspace of each agent: ``workspace``, else the one that the settings here name for it, else its
+    default folder. Agents that shared one share it again. An archive, which may be a stranger's, does not choose."""
     workspaces: dict[str, str] = {}
     for known in sorted(manifest.agents, key=lambda known: known.name != known.notes):  # the owner of notes first
         try:
             check_agent_id(known.name)
         except ConfigError as exc:
             raise ArchiveRefused(f"The archive has an agent that cannot exist: {exc.message}") from exc
-        if workspace and known.name == MAIN_AGENT:
-            workspaces[known.notes] = expand(workspace)
-        elif known.notes not in workspaces:
-            tree, _ = fold_layers(user_layers(user_file, read_settings(user_file), known.name, []), known.name)
-            workspaces[known.notes] = resolve_workspace(home, known.name, tree)
+        tree, _ = fold_layers(user_layers(user_file, read_settings(user_file), known.name, []), known.name)
+        own = expand(workspace) if workspace and known.name == MAIN_AGENT else resolve_workspace(home, known.name, tree)
+        workspaces[known.name] = workspaces.get(known.notes, own)
     return workspaces
 
 
+def _places(manifest: Manifest, config: Config, workspaces: Mapping[str, str]) -> Iterator[_Place]:
+    """Yield the storages of all agents. A folder that several share comes once. In a database, each has its own."""
+    seen: set[str] = set()
+    for known in manifest.agents:
+        workspace, notes = workspaces[known.name], f"{NOTES}/{known.notes}/"
+        own = replace(config, agent_id=known.name, workspace=workspace, conversations="agent")
+        records, storage = open_agent(own), open_workspace(own)
+        deleted = list_deleted(Transcripts(records, own.paths.transcripts)) if records.exists() else ()
+        ids = frozenset(session.id for session in deleted)
+        yield _Place(f"{AGENTS}/{known.name}/", records, own.paths.folder, records.exists(), ids)
+        if config.database or notes not in seen:
+            seen.add(notes)
+            yield _Place(notes, storage, workspace, storage.exists())
+
+
 def _with_entries(
-    settings: bytes, user_file: str, manifest: Manifest, home: str, workspaces: Mapping[str, str]
+    settings: bytes, user_file: str, manifest: Manifest, config: Config, workspaces: Mapping[str, str]
 ) -> bytes:
-    """Return settings in which each agent has an entry that names its workspace, if they do not lead there already.
+    """Return settings in which each agent has an entry that names its workspace, if they do not lead there already. An
+    agent in a database has no folder that tells that it exists, so it gets one too.
+
     Raise ConfigError if they cannot be used."""
     for agent in manifest.agents:
         tree, _ = fold_layers(user_layers(user_file, settings, agent.name, []), agent.name)
-        chosen = workspaces[agent.notes]
-        is_there = is_same_folder(resolve_workspace(home, agent.name, tree), chosen)
-        values = {} if is_there else {"workspace": chosen}
+        chosen = workspaces[agent.name]
+        is_there = is_same_folder(resolve_workspace(config.home, agent.name, tree), chosen)
+        is_known = not config.database or agent.name == MAIN_AGENT
+        values = {} if is_there and is_known else {"workspace": chosen}
         if agent.layout != tree.get("workspace_layout", "kept") and (values or not tree.get("workspace")):
             values["workspace_layout"] = agent.layout
         if values:
@@ -202,10 +237,9 @@ class _ForgottenHunt:
     Old versions of notes name each other, so the history of notes from before a forget is left out as a whole.
     """
 
-    def __init__(self, home: str) -> None:
-        agents = os.path.join(home, AGENTS)
-        storages = {name: open_agent_named(home, name) for name in _list(agents)}
-        self._storages = {name: agent for name, agent in storages.items() if agent.logs.find(FORGOTTEN_HASHES)}
+    def __init__(self, config: Config, user_file: str) -> None:
+        agents = ((name, open_agent(replace(config, agent_id=name))) for name in agent_names(config.home, user_file))
+        self._storages = {name: agent for name, agent in agents if agent.exists() and agent.logs.find(FORGOTTEN_HASHES)}
         self._texts = {name: ForgottenText(agent) for name, agent in self._storages.items()}
         self._found: dict[str, set[str]] = {name: set() for name in self._texts}
         """Files with something that an agent forgot, by the agent."""
@@ -222,7 +256,8 @@ class _ForgottenHunt:
         """Return the files to leave out, each with the reason."""
         reasons: dict[str, str] = {}
         for agent, storage in self._storages.items():
-            own, content = f"{AGENTS}/{agent}/{FORGOTTEN_HASHES}", _read(storage, FORGOTTEN_HASHES) or b""
+            own = f"{AGENTS}/{agent}/{FORGOTTEN_HASHES}"
+            content, _ = read_stored(storage, FORGOTTEN_HASHES) or (b"", 0)
             if own in manifest.files and digest_bytes(content) == manifest.files[own].sha256:
                 continue  # the archive was made after it
             reasons |= dict.fromkeys(self._found[agent], "it has something that you forgot here")
@@ -231,10 +266,6 @@ class _ForgottenHunt:
                     reasons[name] = "it is from before you forgot something here"
             reasons[own] = "what was forgotten here stays forgotten"
         return reasons
-
-
-def _list(folder: str) -> list[str]:
-    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
 def _has(forgotten: ForgottenText, name: str, content: bytes) -> bool:
@@ -255,56 +286,40 @@ def _has(forgotten: ForgottenText, name: str, content: bytes) -> bool:
 # comparing
 
 
-def _compare_files(
-    manifest: Manifest, home: str, workspaces: Mapping[str, str], forgotten: Mapping[str, str]
-) -> Iterator[tuple[str, _FileAction]]:
-    """Yield what to do with each file of an archive, with its name there. ``forgotten`` has the reasons to leave files
-    out."""
-    deleted = {agent.name: _deleted_here(home, agent.name) for agent in manifest.agents}
+def _compare(place: _Place, manifest: Manifest, forgotten: Mapping[str, str]) -> Iterator[_FileAction]:
+    """Yield what to do with each file that belongs to a place. ``forgotten`` has the reasons to leave files out."""
     for name, record in manifest.files.items():
-        member = parse_member_name(name)
-        if member.root == NOTES:
-            folder = workspaces.get(member.agent)
-        else:
-            folder = os.path.join(home, AGENTS, member.agent) if member.agent in deleted else None
-        if folder is None:
+        if not name.startswith(place.prefix):
             continue
-        action, reason = _compare(FileStorage(folder), member, record)
-        if name in forgotten and action in ("new", "differs"):
-            action, reason = "forgotten", forgotten[name]
-        elif action == "new" and _session_id(member) in deleted.get(member.agent, ()):
-            action = "deleted"
-        yield name, _FileAction(record, folder, member, action, reason)
+        item = _FileAction(name, record, place, "new")
+        reason = _find_difference(item)
+        if reason is None:
+            yield replace(item, action="same")
+        elif name in forgotten:
+            yield replace(item, action="forgotten", reason=forgotten[name])
+        elif not reason and _session_id(item.path) in place.deleted:
+            yield replace(item, action="deleted")
+        else:
+            yield replace(item, action="differs" if reason else "new", reason=reason)
 
 
-def _compare(storage: Storage, member: MemberPath, record: FileRecord) -> tuple[Action, str]:
+def _find_difference(item: _FileAction) -> str | None:
+    """Return why a file cannot be restored, nothing if it can, or None if it is here."""
+    storage, path, record = item.place.storage, item.path, item.record
     try:
-        content = _read(storage, member.path)
+        stored = read_stored(storage, path) if item.place.exists else None
     except PathRefused:
-        return "differs", "something that is not a file is in its place"
+        return "something that is not a file is in its place"
     except WorkspaceError as exc:
-        return "differs", f"cannot be read here ({exc.message.rstrip('.')})"
-    if content is None:
-        if _is_file_in_the_way(storage, member.path):
-            return "differs", "a file is in the place of its folder"
-        if member.root == NOTES and (fault := find_arrival_fault(member.path)):
-            return "differs", fault
-        return "new", ""
-    # A log may have more lines here.
-    same = content[: record.size] if is_log(member.path) else content
-    if len(same) == record.size and digest_bytes(same) == record.sha256:
-        return "same", ""
-    return "differs", f"{len(content):,} bytes here, {record.size:,} in the archive"
-
-
-def _read(storage: Storage, path: str) -> bytes | None:
-    if is_log(path):
-        is_here = storage.logs.find(path) is not None
-        return b"".join(line.data + b"\n" for line in storage.logs.read(path)) if is_here else None
-    try:
-        return storage.documents.read(path).data
-    except DocumentNotFound:
+        return f"cannot be read here ({exc.message.rstrip('.')})"
+    if stored is None:
+        if item.place.exists and _is_file_in_the_way(storage, path):
+            return "a file is in the place of its folder"
+        return find_arrival_fault(path) or "" if item.name.startswith(NOTES) else ""
+    content = stored[0][: record.size] if is_log(path) else stored[0]  # a log may have more lines here
+    if len(content) == record.size and digest_bytes(content) == record.sha256:
         return None
+    return f"{len(stored[0]):,} bytes here, {record.size:,} in the archive"
 
 
 def _is_file_in_the_way(storage: Storage, path: str) -> bool:
@@ -315,36 +330,31 @@ def _is_file_in_the_way(storage: Storage, path: str) -> bool:
     return False
 
 
-def _session_id(member: MemberPath) -> str | None:
-    folder, _, name = member.path.rpartition("/")
-    is_session = member.root == AGENTS and folder.split("/")[0] == "sessions" and folder.count("/") <= 1
-    return parse_transcript_name(name)[0] if is_session and is_transcript(name) else None
-
-
-def _deleted_here(home: str, agent: str) -> frozenset[str]:
-    """Return the ids of conversations that were deleted here."""
-    paths = AgentPaths(os.path.join(home, AGENTS, agent))
-    transcripts = Transcripts(open_agent_named(home, agent), paths.transcripts)
-    return frozenset(session.id for session in list_deleted(transcripts))
+def _session_id(path: str) -> str | None:
+    """Return the id of the conversation that a transcript has, by its name, or None."""
+    name = path.rpartition("/")[2]
+    return parse_transcript_name(name)[0] if path.startswith("sessions/") and is_transcript(name) else None
 
 
 # writing
 
 
-def _write_files(path: str, writes: dict[str, _FileAction]) -> None:
+def _write_files(path: str, items: Sequence[_FileAction]) -> None:
     """Write each file with a commit of its own, so that what a kill leaves is whole."""
+    writes: dict[str, list[_FileAction]] = {}
+    for item in items:
+        writes.setdefault(item.name, []).append(item)
     for name, content in iter_members(path) if writes else ():
-        if (item := writes.pop(name, None)) is None:
-            continue
-        if digest_bytes(content) != item.record.sha256:
-            raise ArchiveDamaged(f"{name}: changed while the archive was read.", hint="Run it again.")
-        with suppress(StorageConflict):  # created meanwhile: it stays
-            FileStorage(item.folder).commit([_to_change(item, content)])
+        for item in writes.pop(name, ()):
+            if digest_bytes(content) != item.record.sha256:
+                raise ArchiveDamaged(f"{name}: changed while the archive was read.", hint="Run it again.")
+            with suppress(StorageConflict):  # created meanwhile: it stays
+                item.place.storage.commit([_to_change(item, content)])
     if writes:
         raise ArchiveDamaged(f"{path}: it changed while it was read.", hint="Run the same command again.")
 
 
 def _to_change(item: _FileAction, content: bytes) -> Change:
-    if is_log(item.member.path):
-        return Append(item.member.path, content.removesuffix(b"\n").split(b"\n") if content else [], expected_end=START)
-    return Write(item.member.path, content, expected=ABSENT, modified_ns=item.record.mtime_ns)
+    if is_log(item.path):
+        return Append(item.path, content.removesuffix(b"\n").split(b"\n") if content else [], expected_end=START)
+    return Write(item.path, content, expected=ABSENT, modified_ns=item.record.mtime_ns)

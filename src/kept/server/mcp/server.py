@@ -213,7 +213,7 @@ class MemoryServer:
 
 def list_notes(memory: Memory) -> list[str]:
     """Return the paths of the notes in order. Without a workspace there are none."""
-    if not os.path.isdir(memory.workspace.root):
+    if not memory.workspace.storage.exists():
         return []
     scan = scan_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes)
     return sorted(file.path for file in scan.files if memory.visible.sees_note(file.path))
