@@ -14,7 +14,7 @@ from kept.base.wording import plural, short_list
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
-from kept.config.layers import MAIN_AGENT, agent_names, fold_layers, is_same_folder, resolve_workspace, user_layers
+from kept.config.layers import MAIN_AGENT, agent_names, is_same_folder, resolve_workspace, user_settings
 from kept.config.read import read_settings
 from kept.errors import KeptError, UsageError
 from kept.notes.adopt import TEMPLATES, full_templates
@@ -188,7 +188,7 @@ def _plan(
     from kept.config.change_settings import HEADER, put_entry, read_text
 
     config, path = loaded.config, loaded.user_file.path
-    user, _ = fold_layers(user_layers(path, read_settings(path), config.agent_id, []), config.agent_id)
+    user, _ = user_settings(path, read_settings(path), config.agent_id, [])
     configured = resolve_workspace(config.home, config.agent_id, user)
     is_configured = is_same_folder(configured, config.workspace)
     is_recorded = is_named or is_configured or not loaded.user_file.exists

@@ -164,7 +164,7 @@ def hide_secrets(text: str) -> str:
 @cache
 def _redactor() -> Redactor:
     from kept.base.redact import Redactor
-    from kept.config.keys import secrets_of
+    from kept.config.agent_config import secrets_of
 
     return Redactor(secret for config in _CONFIGS for secret in secrets_of(config))
 

@@ -2,19 +2,18 @@
 
 `schema` and `gateway_settings` list every setting. `read` turns a YAML
 file into instances of these classes. `layers` folds the file, the environment and the flags, and finds the agents.
-`setting` knows single settings by their names, and `change_settings` writes them to the file. `keys` are the keys of
-providers, with all else that is secret, and `agent_paths` names the files of an agent.
+`setting` knows single settings by their names, and `change_settings` writes them to the file. `agent_config` has
+`Config`: the settings of one agent, with the keys of providers and the paths of its files.
 """
 
+from kept.config.agent_config import KEY_VARIABLES, Config, ProviderKeys
 from kept.config.gateway_settings import HttpSettings, ResponderSettings
-from kept.config.keys import KEY_VARIABLES, ProviderKeys
-from kept.config.layers import ConfigFile, Layer, LoadedConfig, load_config
+from kept.config.layers import ConfigFile, LoadedConfig, load_config
 from kept.config.schema import (
     AgentSettings,
     BatchSettings,
     CacheSettings,
     ChunkingSettings,
-    Config,
     HybridSettings,
     LocalModelSettings,
     McpServerSettings,
@@ -37,7 +36,6 @@ __all__ = [
     "ConfigFile",
     "HttpSettings",
     "HybridSettings",
-    "Layer",
     "LoadedConfig",
     "LocalModelSettings",
     "McpServerSettings",

@@ -16,7 +16,7 @@ from kept.base.durable import make_private_folder, write_atomic
 from kept.base.file_lock import locked
 from kept.base.safe_yaml import YamlRefused, load_yaml
 from kept.base.values import frozen
-from kept.config.layers import LoadedConfig, fold_layers, user_layers
+from kept.config.layers import LoadedConfig, user_settings
 from kept.config.read import MAX_BYTES, build, parse_settings, read_settings, snake
 from kept.config.schema import Settings
 from kept.config.setting import find_setting, read_typed, spell
@@ -83,7 +83,7 @@ def check_text(path: str, text: str, agent: str) -> None:
     """Raise ConfigError if a text cannot be the user's settings. ``path`` is for the message."""
     if len(text.encode()) > MAX_BYTES:
         raise ConfigError(f"{path}: would have more than {MAX_BYTES:,} bytes, too many for settings.")
-    tree, _ = fold_layers(user_layers(path, text.encode(), agent, []), agent)
+    tree, _ = user_settings(path, text.encode(), agent, [])
     build(Settings, tree)
 
 

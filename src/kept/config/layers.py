@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from kept.base.values import frozen
-from kept.config.agent_paths import CLAIM
-from kept.config.gateway_settings import GatewaySettings
-from kept.config.keys import read_keys
+from kept.config.agent_config import CLAIM, Config, read_keys
 from kept.config.read import (
     SettingGroup,
     build,
     hints,
-    join,
     nearest,
     parse_settings,
     read_group,
     read_settings,
     snake,
-    unknown_key,
 )
-from kept.config.schema import AgentSettings, Config, Settings
+from kept.config.schema import AgentSettings, Settings, SettingsFile
 from kept.errors import AgentNotFound, ConfigError
 
 _NOT_SETTINGS = ("KEPT_HOME", "KEPT_AGENT", "KEPT_CONFIG", "KEPT_DATABASE")
@@ -37,17 +32,11 @@ MAIN_AGENT = "main"
 AGENT_ID = re.compile(r"(?=[-_.]*[A-Za-z0-9])[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 FLAGS = "flags"
 """Name of the layer of settings that options of a command set."""
+_USER_FILE = "user file "
+"""Beginning of the names of the layers of the user's file."""
 _PATHS = ("workspace", "path", "extra_paths", "model_path")
 """Names of the settings of an agent that are paths."""
 _MAX_NAMES = 10
-
-
-@frozen
-class Layer:
-    """Settings of one source."""
-
-    name: str
-    tree: SettingGroup = field(default_factory=SettingGroup)
 
 
 @frozen
@@ -84,25 +73,28 @@ def load_config(
     """
     env = os.environ if environ is None else environ
     home = expand(home or env.get("KEPT_HOME") or "~/.kept")
-    agent_id = check_agent_id(agent or env.get("KEPT_AGENT") or MAIN_AGENT)
+    agent_id = agent or env.get("KEPT_AGENT") or MAIN_AGENT
     named = config_file or env.get("KEPT_CONFIG")
     path = expand(named) if named else os.path.join(home, "config.yaml")
-    user_file = ConfigFile(path, os.path.isfile(path))
-    if named and not user_file.exists:
+    raw = read_settings(path)
+    if named and raw is None:
         raise ConfigError(f"{path}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
-    if agent_id != MAIN_AGENT and not new_agent:
-        require_agent(home, user_file.path, agent_id)
+    if agent_id != MAIN_AGENT:
+        check_agent_id(agent_id)
+        if not new_agent:
+            require_agent(home, path, agent_id)
     notices: list[str] = []
-    user = user_layers(path, read_settings(path), agent_id, notices)
-    layers = [*user, *_environment_layers(env, notices)]
-    layers += (_layer_of(FLAGS, key, value, notices) for key, value in (settings or {}).items())
+    tree, origins = user_settings(path, raw, agent_id, notices)
+    configured = resolve_workspace(home, agent_id, tree)
+    for group in _environment_groups(env, notices):
+        _merge(tree, group, "environment", origins, agent_id)
+    for key, value in (settings or {}).items():
+        _merge(tree, _group_of(key, value, notices), FLAGS, origins, agent_id)
     if workspace:
-        layers.append(Layer(FLAGS, SettingGroup(workspace=workspace)))
-    configured = resolve_workspace(home, agent_id, fold_layers(user, agent_id)[0])
-    tree, origins = fold_layers(layers, agent_id)
+        _merge(tree, SettingGroup(workspace=workspace), FLAGS, origins, agent_id)
     workspace_path = resolve_workspace(home, agent_id, tree)
     is_named = is_same_folder(workspace_path, configured)
-    if not is_named and origins.get("workspace_layout") in [layer.name for layer in user]:
+    if not is_named and origins.get("workspace_layout", "").startswith(_USER_FILE):
         del tree["workspace_layout"], origins["workspace_layout"]  # it is that of the workspace which the file names
     config = Config(
         home=home,
@@ -116,32 +108,24 @@ def load_config(
         database=env.get("KEPT_DATABASE", ""),
         notices=tuple(notices),
     )
-    return LoadedConfig(config, origins, user_file)
-
-
-def fold_layers(layers: Iterable[Layer], agent_id: str) -> tuple[SettingGroup, dict[str, str]]:
-    """Return the settings of all layers, with the layer that each came from. Fill `{agentId}` in, in paths."""
-    tree, origins = SettingGroup(), dict[str, str]()
-    for layer in layers:
-        _merge(tree, layer.tree, layer.name, origins, agent_id)
-    return tree, origins
+    return LoadedConfig(config, origins, ConfigFile(path, raw is not None))
 
 
 def _merge(
     into: dict[str, Any], tree: SettingGroup, name: str, origins: dict[str, str], agent_id: str, at: str = ""
 ) -> None:
-    """Merge groups setting by setting. A value replaces the earlier one, even if it is a mapping, such as headers."""
+    """Merge the settings of a layer over those before it, and fill `{agentId}` in, in paths. A value replaces the
+    earlier one, even if it is a mapping, such as headers."""
     for key, value in tree.items():
-        where = join(at, key)
         if isinstance(value, SettingGroup):
-            _merge(into.setdefault(key, SettingGroup()), value, name, origins, agent_id, where)
+            _merge(into.setdefault(key, SettingGroup()), value, name, origins, agent_id, f"{at}{key}.")
             continue
         if key in _PATHS and isinstance(value, tuple):
             value = tuple(path.replace("{agentId}", agent_id) for path in value)
         elif key in _PATHS and value is not None:
             value = value.replace("{agentId}", agent_id)
         into[key] = value
-        origins[where] = name
+        origins[at + key] = name
 
 
 def _find_conversations(home: str, agent_id: str, workspace: str, configured: str) -> Literal["claimed", "apart"]:
@@ -161,45 +145,36 @@ def _find_conversations(home: str, agent_id: str, workspace: str, configured: st
 # the user's file
 
 
-def user_layers(path: str, raw: bytes | None, agent_id: str, notices: list[str]) -> list[Layer]:
-    """Return two layers of a file with these bytes: the defaults for all agents, and the settings of this one."""
-    tree, own = parse_settings(path, raw), SettingGroup()
+def user_settings(
+    path: str, raw: bytes | None, agent_id: str, notices: list[str]
+) -> tuple[SettingGroup, dict[str, str]]:
+    """Return the settings that a file with these bytes has for an agent, and where in it each comes from."""
+    tree, origins = SettingGroup(), dict[str, str]()
+    if raw is None:
+        return tree, origins
+    parsed = parse_settings(path, raw)
     try:
-        _refuse_unknown(tree, ("agents", "gateway"), at="")
-        agents = {} if tree.get("agents") is None else tree["agents"]
-        if not isinstance(agents, dict):
-            raise ConfigError("agents: expected 'defaults' and 'list'.")
-        _refuse_unknown(agents, ("defaults", "list"), at="agents.")
-        common = read_group(AgentSettings, agents.get("defaults"), at="agents.defaults", notices=notices)
-        common["gateway"] = read_group(GatewaySettings, tree.get("gateway"), at="gateway", notices=notices)
-        entries = agents.get("list")
-        if not isinstance(entries, list | None):
-            raise ConfigError("agents.list: expected a list of agents, each with an 'id'.")
-        for at, entry in enumerate(entries or ()):
-            if not isinstance(entry, dict) or not isinstance(entry.get("id"), str | int) or entry["id"] == "":
+        if misplaced := next((key for key in parsed if snake(str(key)) in hints(AgentSettings)), None):
+            raise ConfigError(f"{misplaced}: there is no such setting here.", hint="Put it under agents.defaults.")
+        read = read_group(SettingsFile, parsed, at="", notices=notices)
+        agents, own = read.get("agents", {}), SettingGroup()
+        for at, entry in enumerate(agents.get("list") or ()):
+            if not (name := entry.pop("id", "")):
                 raise ConfigError(f"agents.list[{at}]: every agent needs an 'id'.")
-            settings = {key: value for key, value in entry.items() if key != "id"}
-            checked = read_group(AgentSettings, settings, at=f"agents.list[{at}]", notices=notices)
-            if str(entry["id"]) == agent_id:
-                own = checked
+            own = entry if name == agent_id else own
     except ConfigError as exc:
         raise ConfigError(f"{path}: {exc.message}", hint=exc.hint) from None
-    return [Layer(f"user file {path}", common), Layer(f"user file {path}, agent '{agent_id}'", own)]
-
-
-def _refuse_unknown(tree: dict[Any, Any], known: tuple[str, ...], *, at: str) -> None:
-    for key in tree:
-        if key not in known:
-            if not at and snake(str(key)) in hints(AgentSettings):
-                raise ConfigError(f"{key}: there is no such setting here.", hint="Put it under agents.defaults.")
-            raise unknown_key(f"{at}{key}", str(key), list(known))
+    for_all = SettingGroup(agents.get("defaults", {}), gateway=read.get("gateway", SettingGroup()))
+    _merge(tree, for_all, f"{_USER_FILE}{path}", origins, agent_id)
+    _merge(tree, own, f"{_USER_FILE}{path}, agent '{agent_id}'", origins, agent_id)
+    return tree, origins
 
 
 # the environment and flags
 
 
-def _environment_layers(env: Mapping[str, str], notices: list[str]) -> Iterator[Layer]:
-    """Yield a layer for each variable of a setting, such as KEPT_MEMORY_SEARCH__PROVIDER=none."""
+def _environment_groups(env: Mapping[str, str], notices: list[str]) -> Iterator[SettingGroup]:
+    """Yield the group of each variable of a setting, such as KEPT_MEMORY_SEARCH__PROVIDER=none."""
     for name in sorted(env):
         if not name.startswith("KEPT_") or name in _NOT_SETTINGS or (name in _SHORT_NAMES and not env[name]):
             continue
@@ -207,18 +182,21 @@ def _environment_layers(env: Mapping[str, str], notices: list[str]) -> Iterator[
             raise ConfigError(
                 f"{name}: there is no such variable.", hint=nearest(name, [*_NOT_SETTINGS, *_SHORT_NAMES])
             )
+        if name == "KEPT_WORKSPACE":
+            yield SettingGroup(workspace=env[name])
+            continue
         key = name.removeprefix("KEPT_").lower().replace("__", ".")
         try:
-            yield _layer_of("environment", key, env[name], notices)
+            yield _group_of(key, env[name], notices)
         except ConfigError as exc:
             raise ConfigError(f"{name}: {exc.message}", hint=exc.hint) from None
 
 
-def _layer_of(name: str, key: str, value: Any, notices: list[str]) -> Layer:
-    """Return the layer of one setting, or raise ConfigError."""
+def _group_of(key: str, value: Any, notices: list[str]) -> SettingGroup:
+    """Return one setting in its groups, or raise ConfigError."""
     for part in reversed(key.removeprefix("agents.defaults.").split(".")):
         value = {part: value}
-    return Layer(name, read_group(Settings, value, at="", notices=notices))
+    return read_group(Settings, value, at="", notices=notices)
 
 
 # folders

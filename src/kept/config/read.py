@@ -14,6 +14,7 @@ import stat
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, Union
@@ -240,20 +241,18 @@ def read_value(kind: Any, value: Any, where: str, notices: list[str], bounds: Ma
     if origin is Literal:
         return _choice(args, value, where)
     if origin in (Union, types.UnionType):
-        used = _any_of(args, value, where, notices)
-    elif origin is tuple:
+        *others, last = (option for option in args if option is not type(None))
+        if value is None and type(None) in args:
+            return None
+        for option in others:
+            with suppress(ConfigError):
+                return read_value(option, value, where, notices, bounds)
+        return read_value(last, value, where, notices, bounds)
+    if origin is tuple:
         return _list_of(args[0], value, where, notices)
-    elif origin is dict:
+    if origin is dict:
         return _mapping(args[1], value, where, notices)
-    else:
-        used = _scalar(kind, value, where)
-    if "high" not in bounds or not isinstance(used, int | float):
-        return used
-    low, high = bounds["low"], bounds["high"]
-    clamped = type(used)(min(max(used, low), high))
-    if clamped != used:
-        notices.append(f"{where}: {value} is out of range ({low:,} to {high:,}); {clamped} is used.")
-    return clamped
+    return _number(kind, value, where, notices, bounds) if kind in (int, float) else _scalar(kind, value, where)
 
 
 def _read_flow(text: str, where: str) -> Any:
@@ -275,21 +274,6 @@ def _choice(allowed: tuple[Any, ...], value: Any, where: str) -> Any:
         f"{where}: {describe(value)} is not one of the choices.",
         hint=f"Choose one of: {', '.join(map(str, allowed))}.",
     )
-
-
-def _any_of(options: tuple[Any, ...], value: Any, where: str, notices: list[str]) -> Any:
-    if value is None and type(None) in options:
-        return None
-    error: ConfigError | None = None
-    for option in options:
-        if option is type(None):
-            continue
-        try:
-            return read_value(option, value, where, notices)
-        except ConfigError as exc:
-            error = error or exc
-    assert error is not None
-    raise error
 
 
 def _list_of(item: Any, value: Any, where: str, notices: list[str]) -> tuple[Any, ...]:
@@ -320,14 +304,13 @@ def _scalar(kind: type, value: Any, where: str) -> Any:
         if isinstance(value, str) and value.lower() in _WORDS:
             return _WORDS[value.lower()]
         raise ConfigError(f"{where}: expected true or false, got {describe(value)}.")
-    if kind is str:
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
-            return str(value)
-        raise ConfigError(f"{where}: expected text, got {describe(value)}.")
-    return _number(kind, value, where)
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return str(value)
+    raise ConfigError(f"{where}: expected text, got {describe(value)}.")
 
 
-def _number(kind: type, value: Any, where: str) -> int | float:
+def _number(kind: Any, value: Any, where: str, notices: list[str], bounds: Mapping[str, Any]) -> int | float:
+    """Return a value as a number in its range. Say so in ``notices`` if it was outside."""
     try:
         number = float(value) if not isinstance(value, bool) else math.nan
     except (TypeError, ValueError, OverflowError):
@@ -335,7 +318,11 @@ def _number(kind: type, value: Any, where: str) -> int | float:
     if not math.isfinite(number) or (kind is int and number != int(number)):
         expected = "a whole number" if kind is int else "a number"
         raise ConfigError(f"{where}: expected {expected}, got {describe(value)}.")
-    return int(number) if kind is int else number
+    low, high = bounds.get("low", -math.inf), bounds.get("high", math.inf)
+    if not low <= number <= high:
+        number = min(max(number, low), high)
+        notices.append(f"{where}: {value} is out of range ({low:,} to {high:,}); {kind(number)} is used.")
+    return kind(number)  # type: ignore[no-any-return]
 
 
 def describe(value: Any, *, hide: bool = False) -> str:

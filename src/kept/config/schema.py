@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import field, fields, replace
 from typing import Literal
 
 from kept.base.values import frozen
-from kept.config.agent_paths import AgentPaths
 from kept.config.gateway_settings import GatewaySettings
-from kept.config.keys import ProviderKeys
 from kept.config.read import bounded, secret
 from kept.errors import ConfigError
 
@@ -20,7 +17,7 @@ Provider = Literal["auto", "local", "openai", "gemini", "voyage", "ollama", "lla
 """An embedding provider (also written `llama-cpp` or `llamaCpp`). The table in `kept.embedding.registry` has the
 same names; a test compares the two."""
 Pooling = Literal["auto", "mean", "cls", "last"]
-Weight = float | Literal["auto"]
+Weight = Literal["auto"] | float
 NOTE_EXTENSIONS = (".markdown", ".mdx", ".txt", ".org", ".rst", ".adoc")
 """Endings of plain text that may be named in `memory_search.extensions`."""
 
@@ -441,38 +438,21 @@ class Settings(AgentSettings):
 
 
 @frozen
-class Config:
-    home: str
-    workspace: str
-    agent_id: str
-    agent: Settings
-    keys: ProviderKeys = ProviderKeys()
-    trusts_workspace: bool = True
-    """True if SOUL.md and AGENTS.md of the workspace are instructions. False if only an option or the environment
-    names the workspace for this run: it may be a stranger's repository."""
-    conversations: Literal["agent", "claimed", "apart"] = "agent"
-    """Those of the agent if the settings name the workspace, or if it is claimed for them in a home without such a one.
-    Otherwise the workspace is only named for this run, and its conversations are kept apart."""
-    notices: tuple[str, ...] = ()
-    """Problems of the settings that did not stop loading them, such as a number outside its range."""
-    run_settings: tuple[str, ...] = ()
-    """Names of the settings that options of a command set for this run only. A search does not rebuild the index for
-    them: the next one without them would rebuild it again."""
-    models_folder: str = ""
-    """Folder of the models that `kept models pull` downloads. All agents share it."""
-    database: str = ""
-    """Address of the PostgreSQL that keeps documents, logs and index, instead of files. `schema=NAME` in it names the
-    schema of the installation."""
+class ListedAgentSettings(AgentSettings):
+    """An entry of ``agents.list``."""
 
-    @property
-    def gateway(self) -> GatewaySettings:
-        return self.agent.gateway
+    id: str = ""
 
-    @property
-    def memory_search(self) -> MemorySearchSettings:
-        return self.agent.memory_search
 
-    @property
-    def paths(self) -> AgentPaths:
-        apart_for = self.workspace if self.conversations == "apart" else ""
-        return AgentPaths(os.path.join(self.home, "agents", self.agent_id), apart_for)
+@frozen
+class AgentsSettings:
+    defaults: AgentSettings = AgentSettings()
+    list: tuple[ListedAgentSettings, ...] | None = None
+
+
+@frozen
+class SettingsFile:
+    """The shape of config.yaml."""
+
+    agents: AgentsSettings = AgentsSettings()
+    gateway: GatewaySettings = GatewaySettings()

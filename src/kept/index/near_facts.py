@@ -22,7 +22,7 @@ from kept.notes.fact_match import match_notes, may_be_fact
 from kept.notes.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.config.agent_paths import AgentPaths
+    from kept.config.agent_config import AgentPaths
 
 _COMPARED_PASSAGES = 6
 

@@ -17,7 +17,7 @@ from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.config import Config
-from kept.config.agent_paths import CLAIM
+from kept.config.agent_config import CLAIM
 from kept.errors import PathRefused, SessionNotFound
 from kept.sessions.echoes import NO_ECHOES, EchoState
 from kept.sessions.entries import AnyEntry, DamagedEntry, is_message, parse_entry

@@ -39,10 +39,9 @@ from kept.config.layers import (
     agent_names,
     check_agent_id,
     expand,
-    fold_layers,
     is_same_folder,
     resolve_workspace,
-    user_layers,
+    user_settings,
 )
 from kept.config.read import MAX_BYTES, read_settings
 from kept.errors import (
@@ -178,7 +177,7 @@ def _plan_workspaces(manifest: Manifest, home: str, user_file: str, workspace: s
             check_agent_id(known.name)
         except ConfigError as exc:
             raise ArchiveRefused(f"The archive has an agent that cannot exist: {exc.message}") from exc
-        tree, _ = fold_layers(user_layers(user_file, read_settings(user_file), known.name, []), known.name)
+        tree, _ = user_settings(user_file, read_settings(user_file), known.name, [])
         own = expand(workspace) if workspace and known.name == MAIN_AGENT else resolve_workspace(home, known.name, tree)
         workspaces[known.name] = workspaces.get(known.notes, own)
     return workspaces
@@ -207,7 +206,7 @@ def _with_entries(
 
     Raise ConfigError if they cannot be used."""
     for agent in manifest.agents:
-        tree, _ = fold_layers(user_layers(user_file, settings, agent.name, []), agent.name)
+        tree, _ = user_settings(user_file, settings, agent.name, [])
         chosen = workspaces[agent.name]
         is_there = is_same_folder(resolve_workspace(config.home, agent.name, tree), chosen)
         is_known = not config.database or agent.name == MAIN_AGENT

@@ -10,7 +10,7 @@ from typing import Any
 
 from kept.base.file_lock import locked
 from kept.base.sqlite import connect_or_read, database_files, immediate, snapshot, translated
-from kept.config.agent_paths import AgentPaths
+from kept.config.agent_config import AgentPaths
 from kept.errors import StoreDamaged
 from kept.index.sqlite.embedding_cache import EmbeddingCache, find_cache_path
 from kept.index.sqlite.generation import Generation

@@ -16,7 +16,7 @@ import kept
 from kept.base.redact import REDACTED, Redactor
 from kept.base.values import frozen
 from kept.config import LoadedConfig, change_settings, load_config
-from kept.config.keys import secrets_of
+from kept.config.agent_config import secrets_of
 from kept.config.layers import FLAGS
 from kept.config.setting import SettingRow, list_settings, value_text
 from kept.errors import KeptError, UsageError

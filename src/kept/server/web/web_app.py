@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from kept.base.grants import Grant
 from kept.base.net.serving import GRANT, ROUTE, App, Guard, Receive, Scope, Send
 from kept.base.redact import Redactor
-from kept.config.keys import secrets_of
+from kept.config.agent_config import secrets_of
 from kept.errors import KeptError, UsageError
 from kept.server.web import (
     changes_screen,
