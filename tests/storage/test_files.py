@@ -256,11 +256,9 @@ def test_a_full_disk_changes_nothing(storage, monkeypatch):
 def test_a_disk_that_fails_in_the_middle_of_a_commit_lets_it_be_finished_later(storage, monkeypatch):
     changes = COMMITS["everything"](fill(storage))
     with monkeypatch.context() as patch:
-        append = steps.append_durably
+        append = steps.append_in
         patch.setattr(
-            steps,
-            "append_durably",
-            lambda path, *args, **options: refuse() if path.endswith("t.jsonl") else append(path, *args, **options),
+            steps, "append_in", lambda folder, name, data: refuse() if name == "t.jsonl" else append(folder, name, data)
         )
         with pytest.raises(WriteFailed, match="finished as soon as"):
             storage.commit(changes)
@@ -272,12 +270,12 @@ def test_a_disk_that_fails_in_the_middle_of_a_commit_lets_it_be_finished_later(s
 
 def test_a_commit_that_fails_after_mere_additions_is_taken_back(root, storage, monkeypatch):
     before = fill(storage) and dump(storage)
-    write = steps.write_atomic
+    write = steps.replacing_in
     with monkeypatch.context() as patch:
         patch.setattr(
             steps,
-            "write_atomic",
-            lambda path, *args, **options: refuse() if path.endswith("a.md") else write(path, *args, **options),
+            "replacing_in",
+            lambda folder, name, **options: refuse() if name == "a.md" else write(folder, name, **options),
         )
         with pytest.raises(WriteFailed) as failure:
             storage.commit([Write("new.md", b"1"), Append("s.jsonl", [b"4"]), Write("a.md", b"changed")])

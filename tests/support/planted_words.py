@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kept import Memory, SessionStore
-from kept.base.durable import append_durably
 from kept.sessions.entries import (
     CompactionEntry,
     Message,
@@ -107,13 +106,15 @@ def _propose(home: PlantedHome, text: str) -> None:
 
 
 def _append(home: PlantedHome, name: str, line: str) -> None:
-    append_durably(str(home.folder / name), line.encode() + b"\n")
+    with open(home.folder / name, "ab") as file:
+        file.write(line.encode() + b"\n")
 
 
 def _raw_entry(home: PlantedHome, word: str) -> None:
     escaped = json.dumps({"type": "future", "id": mark_of(word), "note": f"a {word} b"})
     (record,) = [record for record in home.sessions.recent() if record.id == home.session_id]
-    append_durably(path_of(home.sessions, record), format_entry(UnknownEntry(escaped.encode(), "future")))
+    with open(path_of(home.sessions, record), "ab") as file:
+        file.write(format_entry(UnknownEntry(escaped.encode(), "future")))
 
 
 PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {

@@ -1,8 +1,7 @@
 """Changes of files that survive a crash.
 
 A file changes only by an atomic write, a durable append, or by cutting off a torn end. New files and folders are
-private. With ``dir_fd``, only the last part of a path is looked up, in that open folder; the rest is for messages. So a
-caller that has checked a folder writes into it, even if it is renamed meanwhile.
+private.
 """
 
 from __future__ import annotations
@@ -29,49 +28,103 @@ _ZEROS = 1 << 20
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def write_atomic(
-    path: str, data: bytes, *, dir_fd: int | None = None, mtime_ns: int | None = None, sync: bool = True
-) -> None:
-    """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder.
-
-    ``sync=False`` leaves the fsync of the folder to the caller, who has a journal and syncs the disk once.
-    """
-    with replacing(path, dir_fd=dir_fd, sync=sync) as file:
+def write_atomic(path: str, data: bytes) -> None:
+    """Replace a file atomically: write a temporary file beside it, fsync, rename, fsync the folder."""
+    with replacing(path) as file:
         file.write(data)
-        file.flush()
-        if mtime_ns is not None:
-            os.utime(file.fileno(), ns=(mtime_ns, mtime_ns))
 
 
 @contextmanager
-def replacing(path: str, *, dir_fd: int | None = None, sync: bool = True) -> Iterator[BinaryIO]:
+def replacing(path: str) -> Iterator[BinaryIO]:
     """Yield a file to write. At the end of the block it replaces ``path`` atomically; after an error it is removed.
 
     Like `write_atomic`, for more than fits into memory.
     """
-    name = os.path.basename(path)
-    temporary = f"{_TEMPORARY[0]}{os.urandom(8).hex()}{_TEMPORARY[1]}"  # a name with that of ``path`` may be too long
-    with _writing_in_folder(path, dir_fd) as folder:
-        mode = 0o600
-        with suppress(FileNotFoundError):
-            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            mode = state.st_mode & 0o777 if stat.S_ISREG(state.st_mode) else mode
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+    with _opened_parent(path) as folder, replacing_in(folder, os.path.basename(path)) as file:
+        yield file
+
+
+def erase_file(path: str) -> None:
+    """Overwrite a file with zeros and remove it, except for text that another name of it (a hard link) keeps."""
+    with _opened_parent(path) as folder:
+        erase_in(folder, os.path.basename(path))
+
+
+# in an open folder: only its name is looked up, so a caller that has checked the folder writes into it, even if it is
+# renamed meanwhile
+
+
+@contextmanager
+def replacing_in(folder: int, name: str, *, mtime_ns: int = 0, sync: bool = True) -> Iterator[BinaryIO]:
+    """Yield a file that replaces ``name`` as in `replacing`.
+
+    ``sync=False`` leaves the fsync of the folder to the caller, who has a journal and syncs the disk once.
+    """
+    temporary = f"{_TEMPORARY[0]}{os.urandom(8).hex()}{_TEMPORARY[1]}"  # a name with that of ``name`` may be too long
+    mode = 0o600
+    with suppress(FileNotFoundError):
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        mode = state.st_mode & 0o777 if stat.S_ISREG(state.st_mode) else mode
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+    try:
+        with open(handle, "wb", buffering=1 << 16) as file:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # so `is_abandoned` knows that it is written
+            os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
+            yield file
+            file.flush()
+            if mtime_ns:
+                os.utime(handle, ns=(mtime_ns, mtime_ns))
+            os.fsync(handle)  # before the rename: a name must never lead to less than the whole
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    if sync:
+        sync_folder(folder)
+
+
+def append_in(folder: int, name: str, data: bytes) -> None:
+    """Append to a file and return when the data is on disk. On failure, cut the file back to its old size.
+
+    The caller holds a lock, so the size cannot change meanwhile.
+    """
+    handle = os.open(name, _APPEND, 0o600, dir_fd=folder)
+    try:
+        state = os.fstat(handle)
+        if not stat.S_ISREG(state.st_mode):
+            raise OSError(errno.EINVAL, "not a file")
         try:
-            with open(handle, "wb", buffering=1 << 16) as file:
-                with suppress(OSError):  # a file system without locks
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # so `is_abandoned` knows that it is written
-                os.fchmod(handle, mode)  # regardless of the umask: the file may be shared on purpose
-                yield file
-                file.flush()
-                os.fsync(handle)  # before the rename: a name must never lead to less than the whole
-                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary, dir_fd=folder)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view) :]
+            os.fsync(handle)
+        except OSError:
+            os.ftruncate(handle, state.st_size)
+            if not state.st_size:
+                os.unlink(name, dir_fd=folder)
             raise
-        if sync:
-            sync_folder(folder)
+    finally:
+        os.close(handle)
+    if not state.st_size:
+        sync_folder(folder)
+
+
+def replace_erasing_in(folder: int, name: str, data: bytes) -> None:
+    """Replace a file, then overwrite what the old one had on disk with zeros, unless another name keeps it."""
+    with _opened_to_erase(name, folder) as old:
+        with replacing_in(folder, name) as file:
+            file.write(data)
+        _overwrite(old, names=0)
+
+
+def erase_in(folder: int, name: str) -> None:
+    with _opened_to_erase(name, folder) as old:
+        _overwrite(old, names=1)
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+        sync_folder(folder)
 
 
 def is_temporary(name: str) -> bool:
@@ -86,58 +139,6 @@ def is_abandoned(path: str) -> bool:
             return True
     except (LockBusy, WorkspaceError):
         return False
-
-
-def append_durably(path: str, data: bytes, *, dir_fd: int | None = None) -> None:
-    """Append to a file and return when the data is on disk. On failure, cut the file back to its old size.
-
-    The caller holds a lock, so the size cannot change meanwhile.
-    """
-    name = os.path.basename(path)
-    with _writing_in_folder(path, dir_fd) as folder:
-        handle = os.open(name, _APPEND, 0o600, dir_fd=folder)
-        try:
-            state = os.fstat(handle)
-            if not stat.S_ISREG(state.st_mode):
-                raise OSError(errno.EINVAL, "not a file")
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(handle, view) :]
-                os.fsync(handle)
-            except OSError:
-                os.ftruncate(handle, state.st_size)
-                if not state.st_size:
-                    os.unlink(name, dir_fd=folder)
-                raise
-        finally:
-            os.close(handle)
-        if not state.st_size:
-            sync_folder(folder)
-
-
-def replace_erasing(path: str, data: bytes, *, dir_fd: int | None = None) -> bool:
-    """Replace a file as `write_atomic` does, then overwrite what the old one had on disk with zeros.
-
-    Return False if the old file has another name (a hard link), which keeps its text.
-    """
-    with _writing_in_folder(path, dir_fd) as folder, _opened_to_erase(os.path.basename(path), folder) as old:
-        write_atomic(path, data, dir_fd=folder)
-        return _overwrite(old, names=0)
-
-
-def erase_file(path: str, *, dir_fd: int | None = None) -> bool:
-    """Overwrite a file with zeros and remove it. Return False if it has another name, which keeps its text."""
-    name = os.path.basename(path)
-    with _writing_in_folder(path, dir_fd) as folder:
-        with _opened_to_erase(name, folder) as old:
-            has_no_other_name = _overwrite(old, names=1)
-        try:
-            os.unlink(name, dir_fd=folder)
-        except FileNotFoundError:
-            return True
-        sync_folder(folder)
-    return has_no_other_name
 
 
 def sync_folder(folder: str | int) -> None:
@@ -165,25 +166,15 @@ def make_private_folder(path: str) -> None:
             raise
 
 
-def make_folder_in(folder: int, name: str) -> None:
-    """Create a private folder in an open one, unless it exists, and return when it is on disk."""
-    try:
-        os.mkdir(name, 0o700, dir_fd=folder)
-    except FileExistsError:
-        return
-    sync_folder(folder)
-
-
 @contextmanager
-def _writing_in_folder(path: str, dir_fd: int | None) -> Iterator[int]:
-    """Yield the open folder of a file, created if it is missing, or ``dir_fd``. Translate errors into WriteFailed."""
+def _opened_parent(path: str) -> Iterator[int]:
+    """Yield the open folder of a file, created if it is missing. Translate errors into WriteFailed."""
     handle = None
     try:
-        if dir_fd is None:
-            folder = os.path.dirname(os.path.abspath(path))
-            make_private_folder(folder)
-            handle = dir_fd = os.open(folder, OPEN_FOLDER)
-        yield dir_fd
+        folder = os.path.dirname(os.path.abspath(path))
+        make_private_folder(folder)
+        handle = os.open(folder, OPEN_FOLDER)
+        yield handle
     except OSError as exc:
         raise WriteFailed(f"{path}: could not be written ({exc.strerror}).") from exc
     finally:
@@ -205,17 +196,16 @@ def _opened_to_erase(name: str, folder: int) -> Iterator[int | None]:
         os.close(handle)
 
 
-def _overwrite(handle: int | None, *, names: int) -> bool:
-    """Overwrite a file with zeros, unless it has more names than ``names``. Return whether no other name keeps it."""
+def _overwrite(handle: int | None, *, names: int) -> None:
+    """Overwrite a file with zeros, unless it has more names than ``names``."""
     if handle is None:
-        return True
+        return
     state = os.fstat(handle)
     if not stat.S_ISREG(state.st_mode) or state.st_nlink > names:
-        return False
+        return
     for start in range(0, state.st_size, _ZEROS):
         os.pwrite(handle, bytes(min(_ZEROS, state.st_size - start)), start)
     os.fsync(handle)
-    return True
 
 
 def read_if_possible(path: str) -> bytes:

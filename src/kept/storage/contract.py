@@ -157,7 +157,7 @@ class Move:
 class Append:
     """Append lines to a log. With ``expected_end``, only if it ends there."""
 
-    log: str
+    path: str
     lines: Sequence[bytes]
     expected_end: LogPosition | None = None
 
@@ -166,7 +166,7 @@ class Append:
 class Blank:
     """Replace a line of a log by a shorter one. Spaces fill the rest, so that all positions stay."""
 
-    log: str
+    path: str
     position: LogPosition
     line: bytes
 
@@ -178,7 +178,7 @@ class Rewrite:
     ``erase`` overwrites the lines that it replaces, where the storage can.
     """
 
-    log: str
+    path: str
     lines: Sequence[bytes]
     expected_end: LogPosition | None = None
     erase: bool = False
@@ -284,32 +284,26 @@ def is_log(path: str) -> bool:
 
 def targets_of(change: Change) -> tuple[str, ...]:
     """Return the paths and names that a change touches."""
-    match change:
-        case Append(log=name) | Blank(log=name) | Rewrite(log=name):
-            return (name,)
-        case Move(path=path, to=to):
-            return path, to
-        case _:
-            return (change.path,)
+    return (change.path, change.to) if isinstance(change, Move) else (change.path,)
 
 
 def check_changes(changes: Sequence[Change]) -> None:
     """Raise PathRefused for a name that is not allowed, UsageError for changes that do not go together."""
     seen: dict[str, list[object]] = {}
     for change in changes:
-        is_of_log = isinstance(change, Append | Blank | Rewrite)
         is_of_either = isinstance(change, Move | Remove | Erase)
+        is_of_log = is_log(change.path) if is_of_either else isinstance(change, Append | Blank | Rewrite)
         place = change.position if isinstance(change, Blank) else None
         for name in targets_of(change):
             check_name(name)
-            if is_log(name) != (is_log(targets_of(change)[0]) if is_of_either else is_of_log):
+            if is_log(name) != is_of_log:
                 raise PathRefused(f"{printable_line(name)}: logs have {LOG_MARK} in their names, and documents do not.")
             # Several lines of one log may be blanked at once.
             if any(None in (place, other) or place == other for other in seen.setdefault(name, [])):
                 raise UsageError(f"{printable_line(name)}: a commit changes it twice.")
             seen[name].append(place)
         if isinstance(change, Append | Rewrite) and any(b"\n" in line for line in change.lines):
-            raise UsageError(f"{change.log}: a line has a line break in it.")
+            raise UsageError(f"{change.path}: a line has a line break in it.")
 
 
 def check_name(name: str) -> None:

@@ -214,21 +214,21 @@ class MemoryLogs:
 
     def change(self, change: Append | Blank | Rewrite, stamp: tuple[int, int]) -> dict[str, LogPosition]:
         """Return the new end of a log that was appended to or rewritten."""
-        log = self._get(change.log)
+        log = self._get(change.path)
         if isinstance(change, Blank):
             at = log.find(change.position)
             if at == len(log.lines) or log.lines[at].start != change.position:
-                raise StorageConflict(f"{change.log}: no line begins at this position.")
-            line = replace(log.lines[at], data=check_blank(change.log, log.lines[at].data, change.line))
+                raise StorageConflict(f"{change.path}: no line begins at this position.")
+            line = replace(log.lines[at], data=check_blank(change.path, log.lines[at].data, change.line))
             lines, end = (*log.lines[:at], line, *log.lines[at + 1 :]), log.end
         else:
             if change.expected_end not in (None, log.end):
-                raise StorageConflict(f"{change.log}: it has other lines at its end.")
+                raise StorageConflict(f"{change.path}: it has other lines at its end.")
             lines, end = () if isinstance(change, Rewrite) else log.lines, log.end
             for data in change.lines:
                 start, end = end, LogPosition(end.offset + len(data) + 1)
                 lines = (*lines, LogLine(data, start, end))
         # Several lines that one commit blanks count once.
         is_counted = not isinstance(change, Append) and log.stamp != stamp
-        self.files[change.log] = _MemoryLog(lines, end, stamp, log.generation + is_counted)
-        return {} if isinstance(change, Blank) else {change.log: end}
+        self.files[change.path] = _MemoryLog(lines, end, stamp, log.generation + is_counted)
+        return {} if isinstance(change, Blank) else {change.path: end}

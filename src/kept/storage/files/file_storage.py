@@ -48,7 +48,7 @@ from kept.storage.contract import (
     is_log,
     version_of,
 )
-from kept.storage.files.folders import find_state, opened_file, opened_folder, read_document, read_file, walk
+from kept.storage.files.folders import find_state, opened_file, opened_folder, read_file, walk
 from kept.storage.files.steps import JOURNAL, REWRITTEN, Step, Steps
 
 LOCK_WAIT_S = 30.0
@@ -79,7 +79,8 @@ class FileStorage:
                 self._require(lease)
             steps = [self._resolve(change) for change in changes]
             if steps:
-                Steps(self.root).run([*steps, *self.logs.count_changes(steps)])
+                changed = dict.fromkeys(step.path for step in steps if step.kind in ("blank", "rewrite"))
+                Steps(self.root).run([*steps, *map(self.logs.count_change, changed)])
             return {step.path: LogPosition(step.end) for step in steps if step.kind in ("append", "rewrite")}
 
     @contextmanager
@@ -127,7 +128,7 @@ class FileStorage:
 
     def _check(self, path: str, expected: str | None) -> str:
         """Return the version of a document. Raise StorageConflict if it is not the expected one."""
-        data = read_file(self.root, path)
+        data, _ = read_file(self.root, path)
         version = ABSENT if data is None else version_of(data)
         check_version(path, version, expected)
         return version
@@ -219,10 +220,9 @@ class FileDocuments:
     def read(self, path: str, *, max_bytes: int | None = None) -> Document:
         check_name(path)
         self._storage.settle()
-        read = None if is_log(path) else read_document(self._storage.root, path, max_bytes)
-        if read is None:
+        data, state = (None, None) if is_log(path) else read_file(self._storage.root, path, max_bytes)
+        if data is None or state is None:
             raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
-        state, data = read
         return Document(path, data, version_of(data), _info(path, state))
 
     def is_same(self, path: str, other: str) -> bool:
@@ -353,15 +353,14 @@ class FileLogs:
                 header = REWRITTEN + b"%20d}\n" % start if start else b""
                 return Step("rewrite", log, header + data, end=start + len(data), erase=erase)
 
-    def count_changes(self, steps: Sequence[Step]) -> Iterator[Step]:
-        """Yield the steps that count the generation of each log whose lines a commit changes."""
-        for name in dict.fromkeys(step.path for step in steps if step.kind in ("blank", "rewrite")):
-            path, generation = _generation_path(name), self._read_generation(name)
-            before = version_of(b"%d" % generation) if generation else ABSENT
-            yield Step("write", path, b"%d" % (generation + 1), before)
+    def count_change(self, name: str) -> Step:
+        """Return the step that counts the generation of a log whose lines a commit changes."""
+        generation = self._read_generation(name)
+        before = version_of(b"%d" % generation) if generation else ABSENT
+        return Step("write", _generation_path(name), b"%d" % (generation + 1), before)
 
     def _read_generation(self, name: str) -> int:
-        digits = read_file(self._storage.root, _generation_path(name)) or b""
+        digits = read_file(self._storage.root, _generation_path(name))[0] or b""
         return int(digits) if digits.isdigit() else 0
 
     def _repair_end(self, name: str, expected: LogPosition | None) -> tuple[int, int]:

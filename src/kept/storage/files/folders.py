@@ -10,9 +10,9 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from kept.base.durable import OPEN_FOLDER, is_temporary, make_folder_in, make_private_folder
+from kept.base.durable import OPEN_FOLDER, is_temporary, make_private_folder, sync_folder
 from kept.base.limits import printable_line
 from kept.base.values import frozen
 from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
@@ -26,9 +26,13 @@ _OWN_PARENT, _OWN_NAME = OWN_FOLDER.rpartition("/")[0] + "/", OWN_FOLDER.rpartit
 @contextmanager
 def opened_folder(root: str, path: str, *, create: bool = False) -> Iterator[int]:
     """Yield the open folder that a file is in. Raise OSError, with ELOOP if a link is in the way."""
-    if create:
+    try:
+        handle = os.open(root, OPEN_FOLDER)
+    except FileNotFoundError:
+        if not create:
+            raise
         make_private_folder(root)
-    handle = os.open(root, OPEN_FOLDER)
+        handle = os.open(root, OPEN_FOLDER)
     try:
         for part in path.split("/")[:-1]:
             below = _open_in(handle, part, create)
@@ -45,7 +49,9 @@ def _open_in(folder: int, name: str, create: bool) -> int:
     except FileNotFoundError:
         if not create:
             raise
-        make_folder_in(folder, name)
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=folder)
+            sync_folder(folder)
         return _open_in(folder, name, create=False)
     except NotADirectoryError:  # what Linux reports for a link, too
         if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -73,17 +79,11 @@ def opened_file(root: str, path: str, flags: int = os.O_RDONLY) -> Iterator[int 
             os.close(handle)
 
 
-def read_file(root: str, path: str) -> bytes | None:
-    """Return the bytes of a file, or None if there is none."""
-    document = read_document(root, path, None)
-    return None if document is None else document[1]
-
-
-def read_document(root: str, path: str, max_bytes: int | None) -> tuple[os.stat_result, bytes] | None:
-    """Return the state and the bytes of a file, or None. Raise NoteTooLarge, also for one that grows meanwhile."""
+def read_file(root: str, path: str, max_bytes: int | None = None) -> tuple[bytes, os.stat_result] | tuple[None, None]:
+    """Return the bytes and the state of a file, None if there is none. Raise NoteTooLarge, also for one that grows."""
     with opened_file(root, path) as handle:
         if handle is None:
-            return None
+            return None, None
         # Before the bytes: a state of after them would hide an edit that came in between.
         state = os.fstat(handle)
         size = state.st_size
@@ -91,7 +91,7 @@ def read_document(root: str, path: str, max_bytes: int | None) -> tuple[os.stat_
             with open(handle, "rb", closefd=False) as file:
                 data = file.read(-1 if max_bytes is None else max_bytes + 1)
             if max_bytes is None or len(data) <= max_bytes:
-                return state, data
+                return data, state
             size = len(data)
         raise NoteTooLarge(f"{printable_line(path)}: {size:,} bytes, more than the limit of {max_bytes:,}.")
 

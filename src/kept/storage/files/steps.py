@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
-from kept.base.durable import append_durably, erase_file, replace_erasing, sync_folder, write_atomic
+from kept.base.durable import append_in, erase_in, replace_erasing_in, replacing_in, sync_folder
 from kept.base.limits import printable_line
 from kept.base.values import frozen
 from kept.errors import PathRefused, StorageConflict, WorkspaceError, WriteFailed, WriteUnfinished
@@ -109,7 +108,8 @@ class Steps:
         if state.f_bavail * state.f_frsize < 2 * len(journal) + _SPARE_BYTES:  # then nothing is begun
             raise WriteFailed(f"{self.root}: could not be written (No space left on device).")
         # Not by a temporary file, which would stay, with the texts in it, if the process were killed before the rename.
-        self._in_folder(JOURNAL, append_durably, journal)
+        with self._writing(JOURNAL) as (folder, name):
+            append_in(folder, name, journal)
         done: list[Step] = []
         doing = Steps(self.root, syncs_each=len(steps) <= _FEW)
         try:
@@ -145,7 +145,7 @@ class Steps:
         try:
             if os.path.islink(path):
                 self._remove(JOURNAL)
-            raw = read_file(self.root, JOURNAL) if os.path.lexists(path) else None
+            raw = read_file(self.root, JOURNAL)[0] if os.path.lexists(path) else None
         except PathRefused:  # a link in the place of the folder: there is no journal of ours
             return
         if raw is None:
@@ -165,8 +165,8 @@ class Steps:
             # An append of no lines creates a log, and does no harm if it is done twice.
             return bool(step.data) and self._read_at(step.path, step.offset, len(step.data)) == step.data
         if step.kind == "rewrite":
-            return read_file(self.root, step.path) == step.data
-        return step.kind == "move" and read_file(self.root, step.path) is None
+            return read_file(self.root, step.path)[0] == step.data
+        return step.kind == "move" and read_file(self.root, step.path)[0] is None
 
     def _do(self, step: Step, *, is_journaled: bool = False, is_late: bool = False) -> None:
         match step.kind:
@@ -175,7 +175,8 @@ class Steps:
             case "append":
                 if is_late:
                     self._cut(step.path, step.offset)
-                self._in_folder(step.path, append_durably, step.data)
+                with self._writing(step.path) as (folder, name):
+                    append_in(folder, name, step.data)
             case "rewrite":
                 self.write(step.path, step.data, erase=step.erase)
             case "blank":
@@ -183,14 +184,15 @@ class Steps:
             case "move":
                 self._move(step)
             case "erase":
-                self._in_folder(step.path, erase_file)
+                with self._writing(step.path) as (folder, name):
+                    erase_in(folder, name)
             case "remove":
                 self._remove(step.path)
 
     def _write(self, step: Step, is_journaled: bool, is_late: bool) -> None:
         """Write a document. If another program changed it after it was read, a commit of one change fails, a longer
         one saves the other's bytes first, and one that is finished late lets the other's bytes stand."""
-        current = read_file(self.root, step.path)
+        current, _ = read_file(self.root, step.path)
         version = ABSENT if current is None else version_of(current)
         if version == version_of(step.data):
             return
@@ -203,8 +205,12 @@ class Steps:
         self.write(step.path, step.data, erase=step.erase, modified_ns=step.modified_ns)
 
     def write(self, path: str, data: bytes, *, erase: bool = False, modified_ns: int = 0) -> None:
-        act = replace_erasing if erase else partial(write_atomic, mtime_ns=modified_ns or None, sync=self.syncs_each)
-        self._in_folder(path, act, data)
+        with self._writing(path) as (folder, name):
+            if erase:
+                replace_erasing_in(folder, name, data)
+                return
+            with replacing_in(folder, name, mtime_ns=modified_ns, sync=self.syncs_each) as file:
+                file.write(data)
 
     def displace(self, data: bytes) -> None:
         """Keep bytes that would be lost otherwise."""
@@ -221,19 +227,15 @@ class Steps:
                     raise WriteFailed(f"{printable_line(step.path)}: could not be written ({exc.strerror}).") from exc
 
     def _move(self, step: Step) -> None:
-        self._in_folder(step.to, lambda path, dir_fd: None)  # create its folder
-        with opened_folder(self.root, step.path) as old, opened_folder(self.root, step.to) as new:
-            name, new_name = step.path.rpartition("/")[2], step.to.rpartition("/")[2]
+        with self._writing(step.to) as (new, new_name), opened_folder(self.root, step.path) as old:
+            name = step.path.rpartition("/")[2]
+            os.rename(name, new_name, src_dir_fd=old, dst_dir_fd=new)
             try:
-                os.rename(name, new_name, src_dir_fd=old, dst_dir_fd=new)
-                try:
-                    sync_folder(new)
-                    sync_folder(old)
-                except OSError:
-                    os.rename(new_name, name, src_dir_fd=new, dst_dir_fd=old)
-                    raise
-            except OSError as exc:
-                raise WriteFailed(f"{printable_line(step.path)}: could not be renamed ({exc.strerror}).") from exc
+                sync_folder(new)
+                sync_folder(old)
+            except OSError:
+                os.rename(new_name, name, src_dir_fd=new, dst_dir_fd=old)
+                raise
 
     def _remove(self, path: str) -> None:
         with suppress(FileNotFoundError), opened_folder(self.root, path) as folder:
@@ -257,9 +259,11 @@ class Steps:
         with opened_file(self.root, path) as handle:
             return b"" if handle is None else os.pread(handle, size, offset)
 
-    def _in_folder(self, path: str, act: Any, *arguments: bytes) -> None:
+    @contextmanager
+    def _writing(self, path: str) -> Iterator[tuple[int, str]]:
+        """Yield the open folder of a file, created if it is missing, and the file's name there. Translate errors."""
         try:
             with opened_folder(self.root, path, create=True) as folder:
-                act(os.path.join(self.root, path), *arguments, dir_fd=folder)
+                yield folder, path.rpartition("/")[2]
         except OSError as exc:
             raise WriteFailed(f"{printable_line(path)}: could not be written ({exc.strerror}).") from exc

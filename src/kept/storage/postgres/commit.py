@@ -95,7 +95,7 @@ class Commit:
             "paths": [name for name in names if not is_log(name)],
             "names": [name for name in names if is_log(name)],
             "whole": [name for change in self._changes if _needs_version(change) for name in targets_of(change)],
-            "blanked": [change.log for change in self._changes if isinstance(change, Blank)],
+            "blanked": [change.path for change in self._changes if isinstance(change, Blank)],
             "starts": [change.position.offset for change in self._changes if isinstance(change, Blank)],
         }
         # All are sent before the first answer is waited for.
