@@ -18,8 +18,7 @@ from pathlib import Path
 
 from benchmarks.measure import median_cost
 from kept.base.digest import digest_bytes
-from kept.notes.history.note_change import Author, NoteChange, format_change, utc_text
-from kept.notes.history.note_history import MACHINE_ID, version_path
+from kept.notes.history.note_history import MACHINE_ID, Author, NoteChange, format_change, utc_text, version_path
 from kept.storage.contract import Write
 from kept.storage.files.file_storage import FileStorage
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kept.forgetting.receipt import ForgetReceipt
     from kept.gateway.app import open_model
     from kept.memory import Memory
-    from kept.notes.history.note_change import Author, NoteChange
+    from kept.notes.history.note_history import Author, NoteChange
     from kept.notes.history.undo import UndoResult
     from kept.server.live import LiveIndex, LiveState
     from kept.sessions.entries import Message, StateEntry
@@ -114,7 +114,7 @@ _HOMES = {
     "LoadedConfig": "kept.config",
     "load_config": "kept.config",
     "KeptError": "kept.errors",
-    "NoteChange": "kept.notes.history.note_change",
+    "NoteChange": "kept.notes.history.note_history",
     "UndoResult": "kept.notes.history.undo",
     "LiveIndex": "kept.server.live",
     "LiveState": "kept.server.live",
@@ -146,7 +146,7 @@ _HOMES = {
     "ToolOutcome": "kept.agent.tools.toolbox",
     "Toolbox": "kept.agent.tools.toolbox",
     "definitions": "kept.agent.tools.tool_definitions",
-    "Author": "kept.notes.history.note_change",
+    "Author": "kept.notes.history.note_history",
 }
 
 

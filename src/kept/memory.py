@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kept.forgetting.forgetter import MemoryForgetting
     from kept.index.sources import IndexLimits
     from kept.memory_history import MemoryHistory
-    from kept.notes.history.note_change import Author
+    from kept.notes.history.note_history import Author
     from kept.notes.note_writer import Addition
     from kept.notes.review_queue import ReviewQueue
     from kept.search.memory_notes import MemoryNotes

@@ -7,26 +7,18 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kept.base.clock import Clock
 from kept.base.limits import require_number
-from kept.config import Config
-from kept.notes.history.note_change import Author
-from kept.notes.history.note_history import NoteHistory
+from kept.notes.history.note_history import Author, NoteHistory
 from kept.notes.note_commit import HistoryRecorder, open_recorder, python_author
-from kept.notes.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kept.notes.history.note_change import NoteChange
+    from kept.notes.history.note_history import NoteChange
     from kept.notes.history.undo import UndoResult
     from kept.search.query_dates import When
 
 
 class MemoryHistory(NoteHistory):
     """History of the notes: who changed what, when and why, and what was there before."""
-
-    def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
-        super().__init__(config, workspace, clock)
-        self._config = config
 
     def changes(
         self,
@@ -63,12 +55,12 @@ class MemoryHistory(NoteHistory):
             changes = select_changes(self, since=self._utc_text(since), by=by, session=session)
         else:
             changes = select_by_id(self, [change] if isinstance(change, str) else list(change))
-        by_whom, max_bytes = author or python_author(self._config), self._config.memory_search.max_file_bytes
+        by_whom, max_bytes = author or python_author(self.config), self.config.memory_search.max_file_bytes
         return undo_changes(self, changes, author=by_whom, max_bytes=max_bytes, why=why, dry_run=dry_run)
 
     def open_recorder(self, author: Author | None = None, *, why: str = "") -> HistoryRecorder | None:
         """Return the recorder for changes by an author, or None if the history is off."""
-        return open_recorder(self._config, self.workspace, self.clock, author or python_author(self._config), why=why)
+        return open_recorder(self.config, self.workspace, self.clock, author or python_author(self.config), why=why)
 
     def _utc_text(self, when: When | None) -> str | None:
         from kept.search.query_dates import parse_utc

@@ -6,7 +6,7 @@ import pytest
 
 from kept.cli.get import trace_note
 from kept.errors import NoteNotFound, UsageError
-from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import Author
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from tests.support.workspaces import open_memory, write_note

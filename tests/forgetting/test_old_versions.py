@@ -50,7 +50,7 @@ from kept.base.digest import digest_bytes
 from kept.forgetting.needles import Needles
 from kept.forgetting.old_versions import HistoryScrub
 from kept.forgetting.plan import ForgetOrder, ForgetPlan, ForgetRequest, Place
-from kept.notes.history.note_change import Author, NoteChange, format_change
+from kept.notes.history.note_history import Author, NoteChange, format_change
 from kept.notes.history.note_history import version_path
 from kept.storage.files.file_storage import FileStorage
 root, count = Path(sys.argv[1]), int(sys.argv[2])

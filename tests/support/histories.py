@@ -6,8 +6,7 @@ from pathlib import Path
 
 from kept import Memory
 from kept.forgetting.old_versions import iter_versions
-from kept.notes.history.note_change import NoteChange
-from kept.notes.history.note_history import NoteHistory, check_history
+from kept.notes.history.note_history import NoteChange, NoteHistory, check_history
 from kept.storage.files.file_storage import FileStorage
 
 LONG_TEXT = "A long passage. " * 400

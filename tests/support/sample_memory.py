@@ -12,7 +12,7 @@ from typing import Any
 
 from kept import Message
 from kept.models.base import ChatRequest, ToolUse, turn_text
-from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import Author
 from kept.testing import ScriptedChat
 from tests.support.agents import NOW, AgentHarness, open_agent
 from tests.support.workspaces import write_note

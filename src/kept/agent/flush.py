@@ -44,7 +44,7 @@ from kept.index.near_facts import find_notes
 from kept.memory import Memory
 from kept.models.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn, get_prompt
 from kept.notes.daily import DailyNotes, find_daily
-from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import Author
 from kept.search.memory_view import MemoryView
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText

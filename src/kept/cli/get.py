@@ -20,8 +20,7 @@ from kept.cli.output import echo, echo_exactly, local_time, person_option, print
 from kept.cli.root import Globals
 from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.memory import Memory
-from kept.notes.history.note_change import NoteChange
-from kept.notes.history.note_history import NoteHistory
+from kept.notes.history.note_history import NoteChange, NoteHistory
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript_paths import (
     CITED_FOLDER,

@@ -25,8 +25,7 @@ from kept.cli.root import Globals, command_author
 from kept.cli.terminal_layout import colour_diff, layout_rows
 from kept.errors import UsageError
 from kept.notes.history.line_changes import diff_versions
-from kept.notes.history.note_change import NoteChange
-from kept.notes.history.note_history import NoteHistory
+from kept.notes.history.note_history import NoteChange, NoteHistory
 
 SHORT_ID = 8
 _STRUCK = "~~"

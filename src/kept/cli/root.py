@@ -31,7 +31,7 @@ from kept.errors import KeptError, UsageError
 if TYPE_CHECKING:
     from kept.config import Config, LoadedConfig
     from kept.memory import Memory
-    from kept.notes.history.note_change import Author
+    from kept.notes.history.note_history import Author
     from kept.notes.note_commit import HistoryRecorder
     from kept.sessions.store import SessionStore
 
@@ -138,7 +138,7 @@ class Globals:
 
 def command_author(agent_id: str, command: str) -> Author:
     """Return the author that the history records for a command: the tool is the command, who is logged in ran it."""
-    from kept.notes.history.note_change import Author
+    from kept.notes.history.note_history import Author
 
     person = os.environ.get("USER") or os.environ.get("LOGNAME")
     return Author(agent_id, tool=f"kept {command}", person=person)

@@ -21,10 +21,14 @@ from kept.forgetting.needles import Matcher
 from kept.forgetting.passages import find_cuts, matching_passages, name_words
 from kept.forgetting.plan import ForgetOrder, Place, digest_of
 from kept.notes.history.line_changes import count_common_ends
-from kept.notes.history.note_change import Author, Forgotten, NoteChange, format_change, parse_change
 from kept.notes.history.note_history import (
     CHANGES,
     OBJECTS,
+    Author,
+    Forgotten,
+    NoteChange,
+    format_change,
+    parse_change,
     read_version,
     version_path,
     write_version,
@@ -189,7 +193,7 @@ class HistoryScrub:
                 scrubbed = self._scrub(self._read_version(digest), path)
                 new = self._digests[digest, path] = digest_bytes(scrubbed)
                 if new != digest:
-                    self._new[new] = write_version(scrubbed)
+                    self._new[new] = write_version(new, scrubbed)
             if len(self._new) >= _TOGETHER:
                 self._storage.commit([*self._new.values()])
                 self._new = {}

@@ -32,7 +32,7 @@ from kept.forgetting.places import (
 from kept.forgetting.plan import ForgetOrder, Outcome, digest_of
 from kept.forgetting.receipt import iter_all_files
 from kept.index.sqlite.integrity import read_owner, scrub_index
-from kept.notes.history.note_change import Author, utc_text
+from kept.notes.history.note_history import Author, utc_text
 from kept.notes.line_edit import remove_lines
 from kept.notes.note_text import decode
 from kept.notes.workspace import Workspace

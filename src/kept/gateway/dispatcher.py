@@ -27,7 +27,7 @@ from kept.gateway import forget_dialogue as forget
 from kept.gateway.inbox import Inbox
 from kept.gateway.inbox_records import AcceptedMessage
 from kept.memory import Memory
-from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import Author
 from kept.search.memory_view import visible_status
 from kept.sessions.entries import CHANNEL, FORWARDED
 from kept.sessions.people import NO_OWNER

@@ -7,14 +7,12 @@ process was faster, they plan again: see `retried` in `storage.contract`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kept.base.digest import digest_bytes
 from kept.base.values import frozen
 from kept.errors import KeptError, LeaseLost, LockBusy, StorageConflict, WriteUnfinished
-from kept.notes.history.note_change import Author, ChangeKind, NoteChange
-from kept.notes.history.note_history import NoteHistory, last_state, state_after
+from kept.notes.history.note_history import Author, ChangeKind, NoteChange, NoteHistory, last_state, state_after
 from kept.storage.contract import ABSENT, Change, Move, Remove, Write, version_of
 
 if TYPE_CHECKING:
@@ -60,7 +58,8 @@ class HistoryRecorder:
     def plan(self, edits: Sequence[NoteEdit]) -> tuple[list[NoteChange], list[Change]]:
         """Return the changes that edits make, and what to commit for them."""
         history = self.history
-        end = history.storage.logs.end(history.own_log())
+        log = history.own_log()
+        end = history.storage.logs.end(log)
         lines: list[NoteChange] = []
         changes: list[NoteChange] = []
         for edit in edits:
@@ -71,17 +70,12 @@ class HistoryRecorder:
             if (known or old) and not any(state_after(change, path) == old for change in known):
                 kind: ChangeKind = "by_hand" if known else "baseline"
                 lines.append(history.new_change(path, last_state(known, path), old, kind=kind))
-            change = replace(
-                history.new_change(edit.path, old, new, kind=edit.kind, by=self.by),
-                why=self.why,
-                was=edit.was,
-                undoes=edit.undoes,
-                part_of=changes[-1].id if edit.is_part and changes else None,
-            )
-            lines.append(change)
-            changes.append(change)
+            part_of = changes[-1].id if edit.is_part and changes else None
+            more = {"by": self.by, "why": self.why, "was": edit.was, "undoes": edit.undoes, "part_of": part_of}
+            changes.append(history.new_change(edit.path, old, new, kind=edit.kind, **more))
+            lines.append(changes[-1])
         contents = [content for edit in edits for content in (edit.before, edit.after) if content is not None]
-        return changes, history.plan(lines, contents, end)
+        return changes, history.plan(lines, contents, log, end)
 
 
 def open_recorder(

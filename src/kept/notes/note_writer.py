@@ -31,7 +31,7 @@ from kept.notes.workspace import (
 from kept.storage.contract import ABSENT, Change, Write, retried
 
 if TYPE_CHECKING:
-    from kept.notes.history.note_change import NoteChange
+    from kept.notes.history.note_history import NoteChange
 
 DEFAULT_LINES = 200
 MAX_PASSAGE_CHARS = 60_000
@@ -131,12 +131,14 @@ class NoteWriter:
         for a text that is not compared with any.
         """
         heading = opening = ""
+        is_new = False
         if to == "daily":
             daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
             now = self.now
             # Obsidian shows the name of a file above its text.
             heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
-            path = find_daily(self.workspace, now.date(), daily) or daily.name(now.date())
+            found = find_daily(self.workspace, now.date(), daily)
+            path, is_new = found or daily.name(now.date()), found is None
             if self.workspace.layout == "vault":
                 _writable(self.workspace, path)
         elif to == "memory":
@@ -148,11 +150,19 @@ class NoteWriter:
             path = _writable(self.workspace, f"{folder}/{to}" if is_plain_name else to)
         if self.by_tool:
             require_tool_may_write(self.workspace, path, to)
-        return self._plan_entry(path, text, opening=opening, heading=heading, folder=folder, known=known)
+        raw = None if is_new else self._read(path)
+        return self._plan_entry(path, raw, text, opening=opening, heading=heading, folder=folder, known=known)
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            return self.workspace.read(path, max_bytes=self.max_bytes).raw
+        except NoteNotFound:
+            return None
 
     def _plan_entry(
         self,
         path: str,
+        raw: bytes | None,
         text: str,
         *,
         opening: str,
@@ -160,12 +170,8 @@ class NoteWriter:
         folder: str | None,
         known: Iterable[NearFact] | None,
     ) -> NotePlan:
-        """Append a text, set apart from the text before it. If a note has the same line, nothing is written, and that
-        line is returned."""
-        try:
-            raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
-        except NoteNotFound:
-            raw = None
+        """Append a text to a note, of which ``raw`` are the bytes, set apart from the text before it. If a note has the
+        same line, nothing is written, and that line is returned."""
         old = raw or b""
         codec = encoding_of(old)[1]
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.

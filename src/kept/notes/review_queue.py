@@ -35,7 +35,7 @@ from kept.errors import (
     StorageConflict,
     WorkspaceError,
 )
-from kept.notes.history.note_change import Author, NoteChange, utc_text
+from kept.notes.history.note_history import Author, NoteChange, utc_text
 from kept.notes.line_edit import digest_of_lines
 from kept.notes.note_commit import HistoryRecorder, open_recorder
 from kept.notes.note_writer import Addition, NotePlan, NoteWriter

@@ -269,7 +269,7 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
 
 def parse_utc(when: When | None, *, now: dt.datetime) -> str | None:
     """Return a moment as the history writes it, in UTC, or None if there is none."""
-    from kept.notes.history.note_change import utc_text
+    from kept.notes.history.note_history import utc_text
 
     if when is None or when == "":
         return None

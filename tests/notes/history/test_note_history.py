@@ -10,7 +10,7 @@ import zlib
 import pytest
 
 from kept.errors import HistoryDamaged, NotFound
-from kept.notes.history.note_change import Author, parse_change
+from kept.notes.history.note_history import Author, parse_change
 from tests.support.histories import changes_of, log_file
 from tests.support.workspaces import open_memory, write_note
 

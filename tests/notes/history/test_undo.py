@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kept import Memory
 from kept.errors import NoteConflict, NotFound
 from kept.notes.history.line_changes import LinesOverlap, take_back
-from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import Author
 from kept.notes.history.undo import UndoResult, select_by_id, select_changes, undo_changes
 from tests.support.histories import changes_of
 from tests.support.workspaces import open_memory, write_note

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import Author
 from tests.support.web_site import texts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import Author
 from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note
 

@@ -12,7 +12,7 @@ from kept.base.redact import redact
 if TYPE_CHECKING:
     from kept.base.listings import BrokenLinks, Listing, NoteLink, NoteLinks
     from kept.base.reports import Status
-    from kept.notes.history.note_change import NoteChange
+    from kept.notes.history.note_history import NoteChange
     from kept.notes.history.undo import UndoResult
     from kept.notes.review_queue import ReviewItem, ReviewPreview, ReviewResult
 

@@ -33,7 +33,7 @@ from kept.base.values import frozen
 from kept.errors import ForgetTooMuch, KeptError, NoteNotFound, SessionNotFound, UsageError
 from kept.memory import Memory
 from kept.notes.daily import DailyNotes, daily_name, find_daily
-from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import Author
 from kept.search.date_words import to_ms
 from kept.search.memory_view import visible_status
 from kept.search.query_dates import check_order, parse_when

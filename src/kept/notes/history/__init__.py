@@ -9,8 +9,7 @@ Each machine appends to a file of its own, so histories that Syncthing or iCloud
 names the note before and after the change by SHA-256. Damage to the history never touches a note, and a history that
 cannot be written never stops a write.
 
-note_history       `NoteHistory`: plans lines and versions, reads them back, and checks them
-note_change        one change, who made it, and its line
+note_history       a change, who made it, and its line; `NoteHistory` plans lines and versions, and reads them back
 unseen_changes     changes by other programs, found by a sync
 undo, line_changes take changes back, also if later ones touched other lines; unified diffs
 """

@@ -1,4 +1,4 @@
-"""`NoteHistory`: plans the lines and versions that record changes of notes, and reads them back.
+"""Changes of notes as values and as lines, and `NoteHistory`, which plans the lines and versions that record them.
 
 A change is recorded in the commit that writes the note; see `note_commit`. If another program wrote a note, the history
 does not know it so: the next write to that note, or the next sync, records the difference as made by hand.
@@ -6,18 +6,20 @@ does not know it so: the next write to that note, or the next sync, records the 
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from kept.base.clock import Clock, new_id
 from kept.base.digest import digest_bytes
+from kept.base.json_values import from_tree, to_tree
 from kept.base.values import frozen
 from kept.base.wording import plural
 from kept.errors import DocumentNotFound, HistoryDamaged, NotFound, StorageConflict, WorkspaceError
-from kept.notes.history.note_change import Author, ChangeKind, NoteChange, format_change, parse_change, utc_text
 from kept.storage.contract import ABSENT, Append, Change, LogLine, LogPosition, Storage, Write
 from kept.storage.open import open_home
 
@@ -37,25 +39,117 @@ _LEVEL = 1
 _OLDER_LINES = 64
 """Lines of an earlier time after which a reader stops: a clock may have been set back."""
 _MIN_PREFIX = 4
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+_DIGEST = r"[0-9a-f]{64}"
+_MAX_WHY_CHARS = 1_000
 
 
+# changes and their lines
+
+Forgotten = Literal["part", "all"]
+ChangeKind = Literal["baseline", "add", "edit", "remove", "rename", "import", "undo", "by_hand", "forget"]
+"""Kind of a change. ``baseline``: the note as it was when the history first saw it. ``by_hand``: made by another
+program, such as an editor, and noticed afterwards. ``forget``: it removed a text for good, and cannot be taken back."""
+
+
+@frozen
+class Author:
+    """The author of a change. Every part may be missing."""
+
+    agent: str | None = None
+    """Id of the agent whose memory was changed."""
+    session: str | None = None
+    tool: str | None = None
+    """Tool or command that wrote, such as ``memory_write`` or ``kept add``."""
+    person: str | None = None
+    client: str | None = None
+    """Program that called the tool, such as an MCP client."""
+
+    @property
+    def description(self) -> str:
+        """Who it was, for people: the client or the person, and the tool; or else the agent."""
+        names = [name for name in (self.client or self.person, self.tool) if name]
+        return ", ".join(names) or self.agent or "another program"
+
+
+@frozen
+class NoteChange:
+    """A change of a note. ``before`` and ``after`` are the SHA-256 of its bytes, or None if there was no note."""
+
+    id: str
+    time: str
+    """UTC, such as 2026-11-16T09:30:00.000Z, so that times can be compared as text."""
+    path: str
+    kind: str
+    before: str | None
+    after: str | None
+    by: Author = Author()
+    why: str = ""
+    was: str | None = None
+    """Old path, if the note was renamed."""
+    undoes: tuple[str, ...] = field(default=())
+    """Ids of the changes that this one takes back."""
+    part_of: str | None = None
+    """Id of an earlier change that is taken back together with this one: both are one replacement."""
+    forgotten: Forgotten | None = None
+    """True if a part or all of what the change did was forgotten: its versions are not those of then."""
+    is_undone: bool = False
+    """True if a later change took this one back. Not part of the line."""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Return whether all that the change did was forgotten."""
+        return self.forgotten == "all"
+
+    @property
+    def when(self) -> dt.datetime:
+        """Return the time of the change, in the local time zone."""
+        return dt.datetime.fromisoformat(self.time).astimezone()
+
+
+def utc_text(when: dt.datetime) -> str:
+    return when.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{when.microsecond // 1000:03d}Z"
+
+
+def format_change(change: NoteChange) -> bytes:
+    """Return the line of a change. Keys are in order and without spaces: `NoteHistory` searches for their bytes."""
+    tree = to_tree(replace(change, why=change.why[:_MAX_WHY_CHARS], is_undone=False))
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+
+
+def parse_change(line: bytes) -> NoteChange | None:
+    """Return the change of a line, or None if the line is damaged."""
+    try:
+        change = from_tree(NoteChange, json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    is_sound = re.fullmatch(_TIME, change.time) and all(
+        digest is None or re.fullmatch(_DIGEST, digest) for digest in (change.before, change.after)
+    )
+    return change if is_sound else None
+
+
+# the history of a workspace
+
+
+@frozen
 class NoteHistory:
     """History of the notes of one workspace. A line that cannot be read is skipped, so the rest is still served."""
 
-    def __init__(self, config: Config, workspace: Workspace, clock: Clock) -> None:
-        self.workspace = workspace
-        self.clock = clock
-        self.storage = workspace.storage
-        self._home = open_home(config)
-        self._machine = ""
+    config: Config
+    workspace: Workspace
+    clock: Clock
+
+    @property
+    def storage(self) -> Storage:
+        return self.workspace.storage
 
     # lines
 
     def own_log(self) -> str:
         """Return the log of this machine. Each machine has one, so that histories that are brought together never
         conflict."""
-        self._machine = self._machine or _get_machine(self._home)
-        return f"{CHANGES}{self._machine}{_LOG_ENDING}"
+        return f"{CHANGES}{_get_machine(open_home(self.config))}{_LOG_ENDING}"
 
     def logs(self) -> list[str]:
         """Return the logs of all machines."""
@@ -142,33 +236,32 @@ class NoteHistory:
     # planning
 
     def new_change(
-        self, path: str, before: str | None, after: str | None, *, kind: ChangeKind, by: Author | None = None
+        self, path: str, before: str | None, after: str | None, *, kind: ChangeKind, **details: Any
     ) -> NoteChange:
-        return NoteChange(new_id(), utc_text(self.clock.now()), path, kind, before, after, by or Author())
+        """Return a change that is made now. ``details`` are further fields of it."""
+        return NoteChange(new_id(), utc_text(self.clock.now()), path, kind, before, after, **details)
 
-    def plan(self, changes: Sequence[NoteChange], contents: Iterable[bytes], expected_end: LogPosition) -> list[Change]:
-        """Return what to commit for changes: the versions that are missing, and their lines at the end of the log."""
+    def plan(
+        self, changes: Sequence[NoteChange], contents: Iterable[bytes], log: str, expected_end: LogPosition
+    ) -> list[Change]:
+        """Return what to commit for changes: the versions that are missing, and their lines at the end of a log."""
         planned: dict[str, Change] = {}
         for content in contents:
-            path = version_path(digest_bytes(content))
-            if path not in planned and not self.storage.documents.find(path):
-                planned[path] = write_version(content)
+            digest = digest_bytes(content)
+            if digest not in planned and not self.storage.documents.find(version_path(digest)):
+                planned[digest] = write_version(digest, content)
         lines = [format_change(change).rstrip(b"\n") for change in changes]
-        return [*planned.values(), Append(self.own_log(), lines, expected_end)]
+        return [*planned.values(), Append(log, lines, expected_end)]
 
 
 def _get_machine(home: Storage) -> str:
     """Return the random name of this machine, which the home keeps. Give it one if it has none, or a damaged one."""
     while True:
-        expected = None
-        try:
-            name = home.documents.read(MACHINE_ID, max_bytes=64).data.strip()
+        expected = None if home.documents.find(MACHINE_ID) else ABSENT
+        with suppress(WorkspaceError):
+            name = b"" if expected == ABSENT else home.documents.read(MACHINE_ID, max_bytes=64).data.strip()
             if name.isalnum():  # ASCII, of bytes
                 return name.decode()
-        except DocumentNotFound:
-            expected = ABSENT
-        except WorkspaceError:
-            pass
         with suppress(StorageConflict):  # another process was faster
             home.commit([Write(MACHINE_ID, f"{new_id()}\n".encode(), expected)])
 
@@ -210,11 +303,11 @@ def read_version(notes: Storage, digest: str) -> bytes:
     return content
 
 
-def write_version(content: bytes) -> Write:
+def write_version(digest: str, content: bytes) -> Write:
     """Return the change that stores a version."""
     import zlib
 
-    return Write(version_path(digest_bytes(content)), zlib.compress(content, _LEVEL))
+    return Write(version_path(digest), zlib.compress(content, _LEVEL))
 
 
 def state_after(change: NoteChange, path: str) -> str | None:

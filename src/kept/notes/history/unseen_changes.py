@@ -7,12 +7,10 @@ every note is stored once, as the baseline that later edits are compared with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import replace
 
 from kept.base.digest import digest_bytes
 from kept.errors import KeptError
-from kept.notes.history.note_change import ChangeKind, NoteChange, parse_change
-from kept.notes.history.note_history import NoteHistory, last_state, state_after
+from kept.notes.history.note_history import ChangeKind, NoteChange, NoteHistory, last_state, parse_change, state_after
 from kept.storage.contract import START, LogPosition, retried
 
 _FEW = 8
@@ -89,7 +87,7 @@ class UnseenChanges:
         missing = [path for path in removed if known[path] and not is_known(path, None) and self._is_gone(path)]
         changes = self._plan(contents, missing, known, is_first=is_first)
         if changes:
-            ends = storage.commit(self.history.plan(changes, contents.values(), end))
+            ends = storage.commit(self.history.plan(changes, contents.values(), log, end))
             if end == self.compared:  # no other process has written meanwhile
                 self.compared = ends[log]
 
@@ -129,8 +127,8 @@ class UnseenChanges:
             if not known[path] and digest in vanished:
                 old = vanished.pop(digest)
                 missing.remove(old)
-                renamed = self.history.new_change(path, digest, digest, kind="rename")
-                changes.append(replace(renamed, was=old, why="renamed by another program"))
+                why = "renamed by another program"
+                changes.append(self.history.new_change(path, digest, digest, kind="rename", was=old, why=why))
                 continue
             kind: ChangeKind = "baseline" if is_first and not known[path] else "by_hand"
             changes.append(self.history.new_change(path, last_state(known[path], path), digest, kind=kind))

@@ -7,7 +7,7 @@ from itertools import islice
 from starlette.responses import Response
 
 from kept.base.values import frozen
-from kept.notes.history.note_change import NoteChange
+from kept.notes.history.note_history import NoteChange
 from kept.server.web.visit import Page, Screen, Visit
 
 PER_PAGE = 20

@@ -16,7 +16,7 @@ from kept.base.net.serving import GRANT
 from kept.base.values import frozen
 from kept.config import LoadedConfig
 from kept.memory import Memory
-from kept.notes.history.note_change import Author
+from kept.notes.history.note_history import Author
 from kept.notes.workspace import is_instruction
 from kept.server.web.page_templates import PageTemplates
 from kept.sessions.store import SessionStore
