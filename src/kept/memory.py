@@ -16,7 +16,7 @@ from kept.base.visibility import Viewer
 from kept.config import Config, load_config
 from kept.errors import UsageError, WorkspaceMissing
 from kept.notes.workspace import Workspace
-from kept.search.memory_search import MemorySearch
+from kept.search.memory_view import MemoryView, SearchRequest
 
 if TYPE_CHECKING:
     from kept.base.listings import Listing
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from kept.notes.history.note_history import Author
     from kept.notes.note_writer import Addition
     from kept.notes.review_queue import ReviewQueue
-    from kept.search.memory_notes import MemoryNotes
-    from kept.search.memory_view import MemoryView
+    from kept.search.browse import MemoryNotes
     from kept.search.query_dates import When
     from kept.search.service import IndexService
 
@@ -228,13 +227,12 @@ class Memory:
 
         require_text(replaces=replaces)
         target = os.fspath(to) if to is not None else "daily"
-        name = self._view().choose(project, to=target) if project or self.project else None
+        name = self._view().choose_project(project, to=target) if project or self.project else None
         if replaces is not None and (self.project or self.viewer):
             from kept.notes.replacement import FactReference
 
             self._view().require_visible(FactReference.parse(replaces).path)
-        addition = Addition(text, None if to is None else target, replaces, again, name)
-        return addition if self.viewer is None else self._view().make_private(addition)
+        return self._view().make_private(Addition(text, None if to is None else target, replaces, again, name))
 
     def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
         """Return the lines of all notes that a text repeats or seems to change."""
@@ -242,8 +240,7 @@ class Memory:
             return ()
         from kept.index.near_facts import find_indexed_near
 
-        filters = self._view().filter(project) if project or self.project or self.viewer else Filter()
-        limit = self.settings.max_file_bytes
+        filters, limit = self._view().filter(project), self.settings.max_file_bytes
         return find_indexed_near(self.config.paths, self.workspace, text, filters, max_bytes=limit)
 
     def read(self, path: str | os.PathLike[str], *, start: int | None = None, lines: int | None = None) -> Passage:
@@ -255,10 +252,7 @@ class Memory:
         from kept.search.browse import read_reference
 
         self._require_open()
-        view = self._view() if self.project or self.viewer else None
-        return read_reference(
-            os.fspath(path), self.config, self.workspace, self._find_note, view=view, start=start, lines=lines
-        )
+        return read_reference(self._view(), os.fspath(path), self._find_note, start=start, lines=lines)
 
     def _find_note(self, name: str) -> str | None:
         from kept.search.browse import find_note
@@ -270,7 +264,7 @@ class Memory:
     @property
     def notes(self) -> MemoryNotes:
         """Tags, links and projects of the notes."""
-        from kept.search.memory_notes import MemoryNotes
+        from kept.search.browse import MemoryNotes
 
         return MemoryNotes(self.index_service, self._view())
 
@@ -357,13 +351,24 @@ class Memory:
         notes and messages of later days. A time in the query ("in October") ranks facts the same way, but leaves
         nothing out. `Hit.validity` tells when a fact holds.
         """
-        self.index_service.require_usable()
-        searches = MemorySearch(self.index_service, self.project, self.viewer)
+        request = SearchRequest(
+            query,
+            max_results,
+            min_score,
+            source,
+            path,
+            session,
+            session_key,
+            channel,
+            since,
+            until,
+            as_of,
+            tags,
+            project,
+            seen,
+        )
         with timed("search") as measured:
-            filters = searches.make_filter(
-                source, path, session, session_key, channel, since, until, as_of, tags, project
-            )
-            result = searches.search(query, filters, max_results, min_score, seen, progress)
+            result = self._view().search(self.index_service, request, progress)
             measured["failed"] = bool(result.degraded)
         return result
 
@@ -389,9 +394,8 @@ class Memory:
 
         require_number("max_results", max_results, 1, None, whole=True)
         require_number("offset", offset, 0, None, whole=True)
-        filters = MemorySearch(self.index_service, self.project, self.viewer).make_filter(
-            source, path, since=since, until=until, tags=tags
-        )
+        request = SearchRequest(source=source, path=path, since=since, until=until, tags=tags)
+        filters = self._view().make_filter(request)
         return list_files(
             self.index_service, filters, order=order, max_results=max_results, offset=offset, progress=progress
         )
@@ -402,14 +406,12 @@ class Memory:
 
     def status(self) -> Status:
         """Return the state of the index and its problems. Changes no note and no setting."""
-        return self.index_service.status()
+        return self._view().visible_status(self.index_service)
 
     @property
     def visible(self) -> Filter:
         """Filter for what this memory sees. Empty unless it is bound to a project or for a person."""
-        return self._view().filter() if self.project else Filter(viewer=self.viewer)
+        return self._view().filter()
 
     def _view(self) -> MemoryView:
-        from kept.search.memory_view import MemoryView
-
-        return MemoryView(self.config, self.workspace, self.project, self.viewer)
+        return MemoryView(self.config, self.workspace, self.clock, self.project, self.viewer)

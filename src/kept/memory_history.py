@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from kept.base.limits import require_number
-from kept.notes.history.note_history import Author, NoteHistory
+from kept.notes.history.note_history import Author, NoteHistory, utc_text
 from kept.notes.note_commit import HistoryRecorder, open_recorder, python_author
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class MemoryHistory(NoteHistory):
         return open_recorder(self.config, self.workspace, self.clock, author or python_author(self.config), why=why)
 
     def _utc_text(self, when: When | None) -> str | None:
-        from kept.search.query_dates import parse_utc
+        from kept.search.query_dates import find_when
 
-        return parse_utc(when, now=self.clock.now())
+        ms = find_when(when, now=self.clock.now())
+        return None if ms is None else utc_text(dt.datetime.fromtimestamp(ms / 1000, dt.UTC))

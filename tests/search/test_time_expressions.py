@@ -6,6 +6,7 @@ import datetime as dt
 
 import pytest
 
+from kept.base.records import Filter
 from kept.errors import UsageError
 from kept.search import date_words
 from kept.search.date_reader import read_times
@@ -142,5 +143,5 @@ def test_what_is_not_a_date_is_refused_with_examples(when):
     ],
 )
 def test_a_query_that_is_only_a_time_is_recognised_and_says_how_it_was_read(query, text):
-    reading = read_time_query(query, NOW)
+    reading = read_time_query(query, NOW, Filter())
     assert (reading.text if reading else None) == text

@@ -224,7 +224,7 @@ def _propose(memory: Memory, lines: Iterable[str], author: Author) -> int:
 def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
     """Return the facts that neither a note nor an earlier fact states and that the user has not forgotten."""
     forgotten = ForgottenText(open_agent(memory.config))
-    view = MemoryView(memory.config, memory.workspace, memory.project, memory.viewer)
+    view = MemoryView(memory.config, memory.workspace, memory.clock, memory.project, memory.viewer)
     new: dict[str, Fact] = {}
     for fact in facts:
         normal = normalise_fact(fact.text)

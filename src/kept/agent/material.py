@@ -38,8 +38,7 @@ from kept.memory import Memory
 from kept.models.base import media_of
 from kept.notes.daily import DailyNotes, find_daily
 from kept.notes.workspace import INFORMING, INSTRUCTING
-from kept.search.memory_search import MOST_RESULTS
-from kept.search.memory_view import show_problems
+from kept.search.memory_view import MOST_RESULTS, show_problems
 from kept.sessions.attachments import load_attachment
 from kept.sessions.session_key import DEFAULT_CHAT_TYPE
 from kept.sessions.title import is_greeting

@@ -34,7 +34,7 @@ from kept.forgetting.receipt import ForgetReceipt, hash_removed, make_receipt, s
 from kept.forgetting.removal import BlankInbox, Removal
 from kept.notes.workspace import Workspace
 from kept.search.memory_view import MemoryView
-from kept.search.query_dates import When, parse_when
+from kept.search.query_dates import When, find_when
 from kept.search.service import IndexService
 from kept.sessions.forgotten_text import ForgottenText, normalise_line
 from kept.sessions.store import SessionStore
@@ -79,7 +79,7 @@ class MemoryForgetting:
         Raise ForgetTooMuch for words that are too short or in more than 100 places, unless ``allow_all`` is set.
         ``by_tool`` leaves out files that only the person may change.
         """
-        before_ms = None if before is None else parse_when(before, now=self.clock.now())
+        before_ms = find_when(before, now=self.clock.now())
         request = ForgetRequest(query, session, person, before_ms)
         self.workspace.require()
         with SessionStore(self.config, clock=self.clock) as sessions:

@@ -28,7 +28,6 @@ from kept.gateway.inbox import Inbox
 from kept.gateway.inbox_records import AcceptedMessage
 from kept.memory import Memory
 from kept.notes.history.note_history import Author
-from kept.search.memory_view import visible_status
 from kept.sessions.entries import CHANNEL, FORWARDED
 from kept.sessions.people import NO_OWNER
 from kept.sessions.record import SessionRecord
@@ -182,7 +181,7 @@ class Commands:
 
     def _status(self, call: CommandCall) -> str:
         record, memory = self._sessions.get(call.session_id), self._memory_of(call.session_id)
-        status = visible_status(memory.status(), memory.visible, memory.index_service)
+        status = memory.status()
         lines = [
             f"Agent {status.agent}, {self._agent.models.describe(record)}.",
             f"Session {record.id}: {record.messages} messages, {record.tokens_context:,} tokens in context, "

@@ -1,29 +1,36 @@
-"""Looking without a question: what is from a time, lists of notes, and a note by its day or title."""
+"""Looking without a question: what is from a time, lists of notes, a note by its day or title, tags and links."""
 
 from __future__ import annotations
 
 import datetime as dt
+import os
+import posixpath
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Literal
 
-from kept.base.limits import time_from_ms
-from kept.base.listings import FileSummary, Listing
+from kept.base.limits import require_text, time_from_ms
+from kept.base.listings import BrokenLinks, FileSummary, FoundLink, Listing, NoteLink, NoteLinks, TagCount, TagList
 from kept.base.records import Filter, ListedPeriod, Passage, Progress, SearchResult, parse_citation
+from kept.base.values import frozen
 from kept.base.words.segment import fold, name_key, normalise
 from kept.errors import NoteNotFound, PathRefused, UsageError
-from kept.index.sqlite.rows import ALIAS, HEADING, TITLE
+from kept.index.sqlite.rows import ALIAS, FILE, HEADING, TITLE, link_key
 from kept.notes.daily import DailyNotes, daily_name, find_daily, get_daily_notes
 from kept.notes.scan import scan_workspace
-from kept.notes.workspace import Workspace, is_markdown, may_be_title, show_path
+from kept.notes.workspace import has_projects, is_markdown, may_be_title, show_path
 from kept.sessions.transcript_paths import is_transcript_citation
 
 if TYPE_CHECKING:
-    from kept.config import Config
     from kept.index.sqlite.file_list import ListedRow, Opening
     from kept.index.sqlite.index import Index
+    from kept.index.sqlite.rows import NoteTables
     from kept.search.memory_view import MemoryView
+    from kept.search.query_dates import TimeQuery
     from kept.search.service import IndexService
 
 Order = Literal["time", "change"]
@@ -35,19 +42,25 @@ _MAX_CANDIDATES = 10
 # what is from a time
 
 
-def list_period(
-    service: IndexService, filters: Filter, text: str, *, max_results: int, progress: Progress | None = None
+def list_time(
+    service: IndexService,
+    filters: Filter,
+    time_query: TimeQuery,
+    *,
+    max_results: int,
+    progress: Progress | None = None,
 ) -> SearchResult:
-    """Return what is from the time of the filter, oldest first. ``text`` says how the time was read."""
+    """Return what is from the time of a query and within the filter, oldest first."""
     from kept.search.pipeline import list_hits
+    from kept.search.query_dates import narrow_filter
 
     started = time.perf_counter()
-    daily = get_daily_notes(service.workspace)
+    narrowed, daily = narrow_filter(filters, time_query), get_daily_notes(service.workspace)
     (hits, total), degraded = service.read(
-        lambda index: list_hits(index, filters, daily, max_results=max_results), progress=progress
+        lambda index: list_hits(index, narrowed, daily, max_results=max_results), progress=progress
     )
-    since, until = (None if ms is None else time_from_ms(ms) for ms in (filters.since_ms, filters.until_ms))
-    period = ListedPeriod(since, until, text, total)
+    since, until = (None if ms is None else time_from_ms(ms) for ms in (narrowed.since_ms, narrowed.until_ms))
+    period = ListedPeriod(since, until, time_query.text, total)
     return service.complete_result(SearchResult(tuple(hits), degraded, period=period), started)
 
 
@@ -167,17 +180,14 @@ def find_note(service: IndexService, name: str, visible: Filter) -> str | None:
 
 
 def read_reference(
+    view: MemoryView,
     reference: str,
-    config: Config,
-    workspace: Workspace,
     find_note: Callable[[str], str | None],
     *,
-    view: MemoryView | None = None,
     start: int | None = None,
     lines: int | None = None,
 ) -> Passage:
-    """Return lines of a note or a conversation. ``find_note`` is asked for the path of a note by its day or title.
-    ``view`` is that of a memory that is bound to a project: what belongs to other projects is refused."""
+    """Return lines of a note or a conversation. ``find_note`` is asked for the path of a note by its day or title."""
     path = reference
     if cited := parse_citation(reference):
         path, first, last = cited
@@ -187,38 +197,22 @@ def read_reference(
         from kept.sessions.spoken import read_transcript
         from kept.sessions.transcript import open_transcripts
 
-        if view:
-            view.require_visible(path)
-        return read_transcript(open_transcripts(config), path, start=start, lines=lines)
+        view.require_visible(path)
+        return read_transcript(open_transcripts(view.config), path, start=start, lines=lines)
     from kept.notes.note_writer import read_passage
 
-    max_bytes = config.memory_search.max_file_bytes
     if may_be_title(path):
         path = find_note(path) or path
         if "." not in path:
             raise NoteNotFound(f"No note has the path, name or title '{path}'.")
-    if view:
-        view.require_visible(path)
+    view.require_visible(path)
+    read = partial(
+        read_passage, view.workspace, start=start, lines=lines, max_bytes=view.config.memory_search.max_file_bytes
+    )
     if "/" in path and not is_markdown(path):
-        try:  # memory/ideas is memory/ideas.md
-            return read_passage(workspace, f"{path}.md", start=start, lines=lines, max_bytes=max_bytes)
-        except (NoteNotFound, PathRefused):
-            pass
-    return read_passage(workspace, path, start=start, lines=lines, max_bytes=max_bytes)
-
-
-def name_nearest(service: IndexService, name: str, visible: Filter) -> str:
-    """Return a hint with the visible note whose name is closest to a name that no note has, or nothing."""
-    import difflib
-
-    wanted = _spaced(_plain(name.rpartition("/")[2].removesuffix(".md")))
-    if not any(char.isalpha() for char in wanted):  # another day is not what was meant
-        return ""
-    notes = scan_workspace(service.workspace, max_bytes=service.settings.max_file_bytes).files
-    by_name = {_spaced(_plain(_stem(note.path))): note.path for note in notes if visible.sees_note(note.path)}
-    near = difflib.get_close_matches(wanted, by_name, n=1, cutoff=0.7)
-    near = near or sorted((other for other in by_name if wanted in other), key=len)
-    return f"Did you mean '{show_path(by_name[near[0]])}'?" if near else ""
+        with suppress(NoteNotFound, PathRefused):  # memory/ideas is memory/ideas.md
+            return read(f"{path}.md")
+    return read(path)
 
 
 def _find_day(name: str, now: dt.datetime) -> dt.date | None:
@@ -252,3 +246,133 @@ def _plain(name: str) -> str:
 def _spaced(name: str) -> str:
     """Return a name with spaces in place of hyphens: red-door.md is called "red door"."""
     return name.replace("-", " ").replace("_", " ")
+
+
+# tags and links
+
+
+@frozen
+class MemoryNotes:
+    """Tags, links and projects of the notes that a memory sees."""
+
+    _service: IndexService
+    _view: MemoryView
+
+    def tags(self, *, progress: Progress | None = None) -> TagList:
+        """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
+        visible = self._view.filter()
+        counts, degraded = self._service.read(lambda index: index.live.count_tags(visible), progress=progress)
+        counts.sort(key=lambda count: count[0].split("/"))
+        return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
+
+    def links(self, note: str | os.PathLike[str], *, progress: Progress | None = None) -> NoteLinks:
+        """Return the links in a note and those of other notes to it. ``note`` is a path, a title, an alias or the name
+        of a file. Raise NoteNotFound if there is no such note."""
+        name = os.path.expanduser(os.fspath(note))
+        require_text(note=name)
+        if os.path.isabs(name):
+            name = self._view.workspace.cite(os.path.normpath(name))
+        path = find_note(self._service, name, self._view.filter())
+        if path is None:
+            hint = self.name_nearest(name) or "Name it by its path, title or alias."
+            raise NoteNotFound(f"There is no note called '{name}'.", hint=hint)
+        links, degraded = self._service.read(
+            lambda index: read_links(index.live.notes, path, self._view.sees), progress=progress
+        )
+        return replace(links, degraded=degraded)
+
+    def name_nearest(self, name: str) -> str:
+        """Return a question with the visible note whose name is closest to a name that no note has, or nothing."""
+        import difflib
+
+        wanted = _spaced(_plain(name.rpartition("/")[2].removesuffix(".md")))
+        if not any(char.isalpha() for char in wanted):  # another day is not what was meant
+            return ""
+        limit = self._service.settings.max_file_bytes
+        paths = [note.path for note in scan_workspace(self._view.workspace, max_bytes=limit).files]
+        by_name = {_spaced(_plain(_stem(path))): path for path in paths if self._view.sees(path)}
+        near = difflib.get_close_matches(wanted, by_name, n=1, cutoff=0.7)
+        near = near or sorted((other for other in by_name if wanted in other), key=len)
+        return f"Did you mean '{show_path(by_name[near[0]])}'?" if near else ""
+
+    def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
+        """Return the links of all notes that lead nowhere, by path and line."""
+        links, degraded = self._service.read(
+            lambda index: read_broken_links(index.live.notes, self._view.sees), progress=progress
+        )
+        return BrokenLinks(links, degraded)
+
+    def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
+        """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""
+        if not has_projects(self._view.workspace):
+            return None
+        from kept.notes.projects import find_project
+
+        return find_project(self._view.workspace, os.fspath(folder))
+
+
+def read_links(notes: NoteTables, path: str, sees: Callable[[str], bool]) -> NoteLinks:
+    """Return the links in a note and those to it. A link to a note that is hidden is broken."""
+    resolver = LinkResolver(notes)
+    own_keys = {key.rpartition("/")[2] for key, _ in notes.names_of(path)}
+    outgoing = [_to_record(source, link, resolver, sees) for source, link in notes.links_from(path)]
+    incoming = [
+        _to_record(source, link, resolver, sees)
+        for source, link in notes.links_by_key(own_keys)
+        if source != path and sees(source) and resolver.resolve(link, source) == path
+    ]
+    return NoteLinks(path, notes.find_title(path) or "", tuple(outgoing), tuple(incoming))
+
+
+def read_broken_links(notes: NoteTables, sees: Callable[[str], bool]) -> tuple[NoteLink, ...]:
+    """Return the links of all notes that mean no note, by path and line, as if hidden notes did not exist."""
+    resolver = LinkResolver(notes)
+    visible = (_to_record(source, link, resolver, sees) for source, link in notes.all_links() if sees(source))
+    return tuple(link for link in visible if link.resolved is None)
+
+
+def _to_record(path: str, link: FoundLink, resolver: LinkResolver, sees: Callable[[str], bool]) -> NoteLink:
+    resolved = resolver.resolve(link, path)
+    return NoteLink(
+        path=path,
+        line=link.line,
+        target=link.target,
+        resolved=resolved if resolved is not None and sees(resolved) else None,
+        heading=link.heading,
+        label=link.label,
+        is_embed=link.is_embed,
+    )
+
+
+class LinkResolver:
+    """Finds the note that a link means, as Obsidian does it: by path, else by the name of a file, else by title or
+    alias. Names that were looked up are remembered."""
+
+    def __init__(self, notes: NoteTables) -> None:
+        self._find = cache(notes.paths_named)
+        self._resolve = cache(self._by_name)
+
+    def resolve(self, link: FoundLink, source: str) -> str | None:
+        """Return the path of the note that a link in the note ``source`` means, or None if the link is broken."""
+        return self._resolve(link.target, link.is_path, posixpath.dirname(source))
+
+    def _by_name(self, target: str, is_path: bool, folder: str) -> str | None:
+        titles = (path for path, kind in self._find(name_key(target)) if kind != FILE)
+        return self._by_file(target, is_path, folder) or next(titles, None)
+
+    def _by_file(self, target: str, is_path: bool, folder: str) -> str | None:
+        paths = [path for path, kind in self._find(link_key(target)) if kind == FILE]
+        by_key = {_path_key(path): path for path in reversed(paths)}
+        beside, rooted = _path_key(posixpath.join(folder, target)), _path_key(target)
+        is_relative = is_path or target.startswith(("./", "../"))
+        for exact in (beside, rooted) if is_relative else (rooted, beside):
+            if exact in by_key:
+                return by_key[exact]
+        ending = "/" + rooted.lstrip("/")
+        fitting = [path for path in paths if f"/{_path_key(path)}".endswith(ending)]
+        return min(fitting, key=lambda path: (path.count("/"), len(path), path), default=None)
+
+
+def _path_key(path: str) -> str:
+    """Return the key of a path without its ending, for paths with and without one."""
+    return name_key(posixpath.normpath(path.strip().removesuffix(".md").removesuffix(".markdown")))

@@ -1,17 +1,16 @@
-"""View of a memory: notes and conversations of its project, and of the person or group that it is for."""
+"""What a memory finds: its searches, and the notes and conversations that its project, person or group may see."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kept.base.git_remote import normalise_remote, repository_keys
-from kept.base.limits import as_dict, text_or_empty
-from kept.base.listings import NoteLinks
-from kept.base.records import Filter
+from kept.base.clock import Clock
+from kept.base.limits import as_dict, require_number, require_text, text_or_empty
+from kept.base.records import SOURCES, Filter, Hit, Progress, SearchResult, SeenTail
 from kept.base.values import frozen
 from kept.base.visibility import (
     PRIVATE_FOLDER,
@@ -22,54 +21,43 @@ from kept.base.visibility import (
     project_of_path,
 )
 from kept.errors import KeptError, NoteNotFound, PathRefused, SessionNotFound, UsageError
-from kept.notes.note_writer import Addition
-from kept.notes.projects import choose_project, get_project, list_projects
-from kept.notes.replacement import FactReference
-from kept.notes.workspace import Workspace, show_path
-from kept.sessions.spoken import read_key
-from kept.sessions.transcript import open_transcripts
+from kept.notes.workspace import Workspace, has_projects, show_path
 from kept.sessions.transcript_paths import cite_transcript, is_transcript_citation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kept.base.reports import Status
     from kept.config import Config
+    from kept.notes.note_writer import Addition
+    from kept.search.query_dates import When
     from kept.search.service import IndexService
 
-
-def transcripts_by_project(config: Config, workspace: Workspace) -> dict[str, str]:
-    """Return the project of each conversation that was held in one, by its citation.
-
-    A conversation of a coding agent has the folder that it was held in, and the repository that this folder was a clone
-    of when the conversation was imported.
-    """
-    projects = list_projects(workspace)
-    if not any(project.keys for project in projects) or not os.path.isdir(config.paths.sessions):
-        return {}
-    from kept.sessions.store import SessionStore
-
-    folders: dict[tuple[str, str], str | None] = {}
-    by_citation: dict[str, str] = {}
-    with SessionStore(config) as sessions:
-        for record in sessions.recent():
-            place = (text_or_empty(record.metadata.get("cwd")), find_recorded_remote(record.metadata) or "")
-            if place not in folders:
-                folders[place] = choose_project(projects, _keys(*place))
-            if name := folders[place]:
-                by_citation[record.citation] = name
-    return by_citation
+MOST_RESULTS = 200
+_SPARE_HITS = 3
+"""Hits to ask for in addition if some may be left out."""
+_LISTED = 20
+"""Entries in the list of a time, unless the caller asks for another number."""
+HIDDEN_PROBLEM = "Part of the memory could not be read or indexed. 'kept doctor' on the machine says more."
+_NAMES_A_FILE = r"sessions/|\.jsonl|memory/private|(?:^|[\s'\"(])[/~]"
 
 
-def _keys(folder: str, remote: str) -> list[str]:
-    return [*([remote] if remote else []), *(repository_keys(folder) if os.path.isabs(folder) else ())]
+@frozen
+class SearchRequest:
+    """What a caller asks a memory for. `Memory.search` describes each field."""
 
-
-def find_recorded_remote(metadata: Mapping[str, Any]) -> str | None:
-    """Return the repository that a conversation names, or None."""
-    git = as_dict(metadata.get("git"))
-    url = text_or_empty(metadata.get("remote")) or text_or_empty(git.get("repository_url"))
-    return normalise_remote(url) if url else None
+    query: str = ""
+    max_results: int | None = None
+    min_score: float | None = None
+    source: str | None = None
+    path: str | os.PathLike[str] | None = None
+    session: str | None = None
+    session_key: str | None = None
+    channel: str | None = None
+    since: When | None = None
+    until: When | None = None
+    as_of: When | None = None
+    tags: str | Iterable[str] = ()
+    project: str | None = None
+    seen: SeenTail | None = None
 
 
 @frozen
@@ -79,46 +67,202 @@ class MemoryView:
 
     config: Config
     workspace: Workspace
-    bound_to: str | None = None
+    clock: Clock
+    project: str | None = None
     viewer: Viewer | None = None
 
     @property
     def is_bound(self) -> bool:
         """True if something may be hidden."""
-        return self.bound_to is not None or self.viewer is not None
+        return self.project is not None or self.viewer is not None
 
     @property
     def folder(self) -> str:
         """Return the folder of the notes of the person or of the project, empty for all notes."""
         if self.viewer is not None and not self.viewer.writes_shared:
             return f"{PRIVATE_FOLDER}/{self.viewer.folder}"
-        return f"{PROJECTS_FOLDER}/{self.bound_to}" if self.bound_to else ""
+        return f"{PROJECTS_FOLDER}/{self.project}" if self.project else ""
 
-    def choose(self, project: str | None, *, to: str = "") -> str | None:
+    # searching
+
+    def search(self, service: IndexService, request: SearchRequest, progress: Progress | None = None) -> SearchResult:
+        """Return the hits, or the list of a time if the query is only a time."""
+        from kept.search.query_dates import read_time_query
+
+        service.require_usable()
+        require_text(query=request.query)
+        require_number("max_results", request.max_results, 1, MOST_RESULTS, whole=True)
+        require_number("min_score", request.min_score, 0, 1)
+        filters, now = self.make_filter(request), self.clock.now()
+        time_query = read_time_query(request.query, now, filters)
+        if time_query is None:
+            result = self._ask(service, request, filters, progress)
+        else:
+            from kept.search.browse import list_time
+
+            result = list_time(
+                service, filters, time_query, max_results=request.max_results or _LISTED, progress=progress
+            )
+            if not result.hits and time_query.may_be_mentioned(now):
+                # Nothing is from that date, but other notes may mention it. If none is likely to, the empty list is the
+                # answer: it tells how the time was read.
+                found = self._ask(service, request, filters, progress)
+                result = result if found.answered == "no" else found
+        if request.seen and result.period:
+            result = replace(result, hits=_leave_out(result, request.seen, request.query))
+        return self._complete(service, result, filters)
+
+    def _ask(
+        self, service: IndexService, request: SearchRequest, filters: Filter, progress: Progress | None
+    ) -> SearchResult:
+        """Return the hits of the index, or those of qmd if the settings choose it."""
+        from kept.search.query import IndexQuery, parse_query
+
+        settings, seen = service.settings.query, request.seen
+        count = request.max_results or settings.max_results
+        asked = replace(
+            settings,
+            max_results=count + (_SPARE_HITS if seen else 0),
+            min_score=settings.min_score if request.min_score is None else float(request.min_score),
+        )
+        query = IndexQuery(parse_query(request.query), asked, filters)
+
+        def search_index(narrowed: Filter) -> SearchResult:
+            growing = seen.path if seen else None
+            return service.search(replace(query, filters=narrowed), growing=growing, progress=progress)
+
+        if service.qmd:
+            scan = service.scan if service.settings.sync.on_search else None
+            least = request.min_score or 0.0
+            result = service.qmd.search(
+                request.query, filters, search_index, scan, limit=asked.max_results, min_score=least
+            )
+        else:
+            result = search_index(filters)
+        return replace(result, hits=_leave_out(result, seen, request.query)[:count]) if seen else result
+
+    def _complete(self, service: IndexService, result: SearchResult, filters: Filter) -> SearchResult:
+        """Return a result with the projects of its hits, or the reason if there are none."""
+        degraded, hits = show_problems(self.viewer, result.degraded), result.hits
+        if any(hit.source == "sessions" for hit in hits) and has_projects(self.workspace):
+            owners = self._transcripts_by_project()
+            hits = tuple(replace(hit, project=hit.project or owners.get(hit.path)) for hit in hits)
+        if not hits and (filters.path or filters.channel or filters.tags):
+            from kept.search.browse import explain_no_hits
+
+            degraded = tuple(dict.fromkeys([*degraded, *explain_no_hits(service, filters)]))
+        return replace(result, hits=hits, degraded=degraded)
+
+    def make_filter(self, request: SearchRequest) -> Filter:
+        """Return the filter for the limits that a request names."""
+        path = os.fspath(request.path) if request.path else None
+        require_text(source=request.source, path=path, channel=request.channel, session_key=request.session_key)
+        if request.source and request.source not in SOURCES:
+            raise UsageError(
+                f"There is no source '{request.source}'.", hint="Use 'memory' (notes) or 'sessions' (conversations)."
+            )
+        from kept.search.query_dates import find_when, parse_range
+
+        now, session_key = self.clock.now(), None
+        since_ms, until_ms = parse_range(request.since, request.until, now=now)
+        if request.session_key:
+            from kept.sessions.session_key import parse_key
+
+            session_key = str(parse_key(request.session_key, agent_id=self.config.agent_id))
+        sources = tuple(self.config.memory_search.sources)
+        filters = Filter(
+            # With both sources, which is usual, a search need not look at the source of each chunk.
+            sources=(request.source,) if request.source else sources if len(sources) == 1 else (),
+            path=path,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            as_of_ms=find_when(request.as_of, now=now, end=True),
+            session_key=session_key,
+            channel=request.channel or None,
+            tags=_tag_keys(request.tags) if request.tags else (),
+            scope=self._scope(request.project),
+            viewer=self.viewer,
+        )
+        return filters if request.session is None else self._within_session(filters, request.session)
+
+    def _within_session(self, filters: Filter, reference: str) -> Filter:
+        """Return the filter for one session, or for all sessions of a conversation if the reference is its key."""
+        from kept.sessions.store import SessionStore
+
+        if not os.path.isdir(self.config.paths.sessions):
+            raise SessionNotFound(f"There is no session '{reference}'.")
+        with SessionStore(self.config, clock=self.clock) as sessions:
+            record = sessions.get(reference, self.viewer)
+        if ":" in reference and reference != record.id:
+            return replace(filters, session_key=record.key)
+        return replace(filters, transcript=record.citation)
+
+    # projects and private notes
+
+    def choose_project(self, project: str | None, *, to: str = "") -> str | None:
         """Return the project to write to, or None for the shared notes. ``to`` is where in it, perhaps a path."""
         self._require_own(project)
-        if to and self.bound_to:
+        if to and self.project:
             self.require_visible(to)
-        if project == "none":
-            return None
-        return get_project(self.workspace, project) if project else self.bound_to
+        return self._find_project(project) or None
 
-    def scope(self, project: str | None = None) -> ProjectScope | None:
+    def filter(self, project: str | None = None) -> Filter:
+        """Return the filter of a project, or of the one that the memory is bound to, and of the viewer."""
+        return Filter(scope=self._scope(project), viewer=self.viewer)
+
+    def _scope(self, project: str | None = None) -> ProjectScope | None:
         """Return the scope of a search in a project, or of what is shared ('none'). None for everything ('all')."""
         self._require_own(project)
-        if project == "all":
+        if project == "all" or not (project or self.project):
             return None
-        name = "" if project == "none" else get_project(self.workspace, project) if project else self.bound_to or ""
-        transcripts = transcripts_by_project(self.config, self.workspace)
+        name = self._find_project(project)
+        transcripts = self._transcripts_by_project()
         return ProjectScope(
             name,
             own_transcripts=frozenset(path for path, owner in transcripts.items() if owner == name),
             hidden_transcripts=frozenset(path for path, owner in transcripts.items() if owner != name),
         )
 
-    def filter(self, project: str | None = None) -> Filter:
-        """Return the filter of a project, or of the one that the memory is bound to, and of the viewer."""
-        return Filter(scope=self.scope(project) if project or self.bound_to else None, viewer=self.viewer)
+    def _find_project(self, project: str | None) -> str:
+        """Return the name of a project, or of the one that the memory is bound to. Empty for what is shared."""
+        from kept.notes.projects import get_project
+
+        if project == "none":
+            return ""
+        return get_project(self.workspace, project) if project else self.project or ""
+
+    def _require_own(self, project: str | None) -> None:
+        if self.project and project not in (None, "none", self.project):
+            raise UsageError(
+                f"This memory is for the project '{self.project}' only.",
+                hint="Leave out the project, or give 'none' for what is shared.",
+            )
+
+    def _transcripts_by_project(self) -> dict[str, str]:
+        """Return the project of each conversation that was held in one, by its citation.
+
+        A conversation of a coding agent has the folder that it was held in, and the repository that this folder was a
+        clone of when the conversation was imported.
+        """
+        from kept.base.git_remote import repository_keys
+        from kept.notes.projects import choose_project, list_projects
+
+        projects = list_projects(self.workspace)
+        if not any(project.keys for project in projects) or not os.path.isdir(self.config.paths.sessions):
+            return {}
+        from kept.sessions.store import SessionStore
+
+        owners: dict[tuple[str, str], str | None] = {}
+        by_citation: dict[str, str] = {}
+        with SessionStore(self.config) as sessions:
+            for record in sessions.recent():
+                folder, remote = text_or_empty(record.metadata.get("cwd")), _recorded_remote(record.metadata)
+                if (folder, remote) not in owners:
+                    keys = repository_keys(folder) if os.path.isabs(folder) else ()
+                    owners[folder, remote] = choose_project(projects, [*([remote] if remote else []), *keys])
+                if name := owners[folder, remote]:
+                    by_citation[record.citation] = name
+        return by_citation
 
     def make_private(self, addition: Addition) -> Addition:
         """Return an addition for the folder of the viewer. Raise PathRefused if it names a note that others read, or
@@ -126,27 +270,46 @@ class MemoryView:
         viewer = self.viewer
         if viewer is None or viewer.writes_shared:
             return addition
+        from kept.notes.replacement import FactReference
+
         named = addition.to or ""
         if named.lower() == "memory.md":
             named, addition = "memory", replace(addition, to="memory")
-        paths = [] if named in ("", "daily", "memory") or "/" not in named.replace(os.sep, "/") else [named]
+        paths = [named] if "/" in named.replace(os.sep, "/") else []
         if addition.replaces is not None:
             paths.append(FactReference.parse(addition.replaces).path)
         for path in paths:
-            cited = self.workspace.cite(os.path.normpath(os.path.join(self.workspace.root, path)))
-            if private_folder_of(cited) is None or self.is_hidden(cited):
+            cited = self._cite(path)
+            if private_folder_of(cited) is None or not self.sees(cited):
                 raise PathRefused(
                     f"{show_path(path)}: not a note of this conversation, which is private.",
                     hint="Write to 'daily', to 'memory' or to a name without a folder. The person can /share a text.",
                 )
         return replace(addition, private=viewer.folder)
 
-    def _require_own(self, project: str | None) -> None:
-        if self.bound_to and project not in (None, "none", self.bound_to):
-            raise UsageError(
-                f"This memory is for the project '{self.bound_to}' only.",
-                hint="Leave out the project, or give 'none' for what is shared.",
-            )
+    # what is hidden
+
+    def sees(self, path: str) -> bool:
+        """Return whether a cited note or conversation is neither in another project nor somebody else's."""
+        if is_transcript_citation(path):
+            return self._sees_transcript(path)
+        if self.project and project_of_path(path) not in (None, self.project):
+            return False
+        return self.viewer is None or self.viewer.sees_note(path)
+
+    def _sees_transcript(self, citation: str) -> bool:
+        if self.viewer is not None:
+            from kept.sessions.spoken import read_key
+            from kept.sessions.transcript import open_transcripts
+
+            try:
+                key = read_key(open_transcripts(self.config), citation)
+            except SessionNotFound:
+                key = None
+            if not self.viewer.sees_key(key):
+                return False
+        scope = self._scope()
+        return scope is None or cite_transcript(citation) not in scope.hidden_transcripts
 
     def require_visible(self, path: str) -> None:
         """Raise NoteNotFound or SessionNotFound, as for a path that does not exist, if a path that a caller named is in
@@ -154,67 +317,33 @@ class MemoryView:
         if not self.is_bound or "\0" in path:
             return  # a text that is not a path is refused when it is opened
         if is_transcript_citation(path):
-            if self._hides_transcript(path):
+            if not self.sees(path):
                 raise SessionNotFound(f"{path}: there is no such transcript.")
-        elif self.is_hidden(cited := self.workspace.cite(os.path.normpath(os.path.join(self.workspace.root, path)))):
+        elif not self.sees(cited := self._cite(path)):
             raise NoteNotFound(f"{show_path(cited)}: there is no such note.")
 
-    def _hides_transcript(self, citation: str) -> bool:
-        if self.viewer is not None:
-            try:
-                key = read_key(open_transcripts(self.config), citation)
-            except SessionNotFound:
-                key = None
-            if not self.viewer.sees_key(key):
-                return True
-        scope = self.scope() if self.bound_to else None
-        if scope is None:
-            return False
-        return cite_transcript(citation) in scope.hidden_transcripts
+    def _cite(self, path: str) -> str:
+        return self.workspace.cite(os.path.normpath(os.path.join(self.workspace.root, path)))
 
-    def visible_links(self, links: NoteLinks) -> NoteLinks:
-        """Return the links of a note without those from notes that are hidden; those to them are broken."""
-        self.require_visible(links.path)
-        outgoing = (replace(link, resolved=None) if self.is_hidden(link.resolved) else link for link in links.outgoing)
-        incoming = (link for link in links.incoming if not self.is_hidden(link.path))
-        return replace(links, outgoing=tuple(outgoing), incoming=tuple(incoming))
-
-    def is_hidden(self, path: str | None) -> bool:
-        """Return whether a note is in another project, or somebody else's."""
-        if path is None:
-            return False
-        if self.viewer is not None and not self.viewer.sees_note(path):
-            return True
-        return bool(self.bound_to) and project_of_path(path) not in (None, self.bound_to)
-
-    def sees(self, path: str) -> bool:
-        """Return whether a cited note or conversation is visible."""
-        return not (self._hides_transcript(path) if is_transcript_citation(path) else self.is_hidden(path))
-
-
-HIDDEN_PROBLEM = "Part of the memory could not be read or indexed. 'kept doctor' on the machine says more."
-_NAMES_A_FILE = r"sessions/|\.jsonl|memory/private|(?:^|[\s'\"(])[/~]"
-
-
-def visible_status(status: Status, visible: Filter, service: IndexService) -> Status:
-    """Return a status as a viewer may see it: of what they see, and without the paths of others."""
-    viewer = visible.viewer
-    if viewer is None:
-        return status
-    try:
-        with service.inspecting() as (index, _), index.reading():
-            counts = index.live.count_by_source(visible)
-    except KeptError:
-        counts = {}
-    problems = (f"{problem.path}: {problem.reason}" for problem in status.problems)
-    return replace(
-        status,
-        files=sum(count["files"] for count in counts.values()),
-        chunks=sum(count["chunks"] for count in counts.values()),
-        source_counts=counts,
-        problems=(),
-        degraded=show_problems(viewer, [*status.degraded, *problems]),
-    )
+    def visible_status(self, service: IndexService) -> Status:
+        """Return the state of the index as the viewer may see it: of what they see, without the paths of others."""
+        status = service.status()
+        if self.viewer is None:
+            return status
+        try:
+            with service.inspecting() as (index, _), index.reading():
+                counts = index.live.count_by_source(self.filter())
+        except KeptError:
+            counts = {}
+        problems = (f"{problem.path}: {problem.reason}" for problem in status.problems)
+        return replace(
+            status,
+            files=sum(count["files"] for count in counts.values()),
+            chunks=sum(count["chunks"] for count in counts.values()),
+            source_counts=counts,
+            problems=(),
+            degraded=show_problems(self.viewer, [*status.degraded, *problems]),
+        )
 
 
 def show_problems(viewer: Viewer | None, problems: Iterable[str]) -> tuple[str, ...]:
@@ -223,3 +352,32 @@ def show_problems(viewer: Viewer | None, problems: Iterable[str]) -> tuple[str, 
         return tuple(problems)
     shown = (HIDDEN_PROBLEM if re.search(_NAMES_A_FILE, problem) else problem for problem in problems)
     return tuple(dict.fromkeys(shown))
+
+
+def _recorded_remote(metadata: Mapping[str, Any]) -> str:
+    """Return the repository that a conversation names, or nothing."""
+    from kept.base.git_remote import normalise_remote
+
+    git = as_dict(metadata.get("git"))
+    url = text_or_empty(metadata.get("remote")) or text_or_empty(git.get("repository_url"))
+    return normalise_remote(url) or "" if url else ""
+
+
+def _leave_out(result: SearchResult, seen: SeenTail, query: str) -> tuple[Hit, ...]:
+    """Return the hits without what the caller knows, and without messages that tell an agent nothing: questions, and
+    those with nothing but the words of the query. An earlier greeting does not answer a greeting."""
+    from kept.search.repetitions import tells_nothing
+
+    hits = (hit for hit in result.hits if not seen.has(hit))
+    return tuple(hit for hit in hits if hit.source != "sessions" or hit.listed or not tells_nothing(hit.snippet, query))
+
+
+def _tag_keys(tags: str | Iterable[str]) -> tuple[str, ...]:
+    from kept.base.words.segment import tag_key
+
+    names = [tags] if isinstance(tags, str) else list(tags)
+    for name in names:
+        require_text(tag=name)
+        if not tag_key(name):
+            raise UsageError(f"'{name}' is not a tag.", hint="Write it as work or area/home, with or without '#'.")
+    return tuple(dict.fromkeys(map(tag_key, names)))

@@ -77,8 +77,13 @@ def may_name_time(text: str) -> bool:
 # a query that is only a time
 
 
-def read_time_query(query: str, now: dt.datetime) -> TimeQuery | None:
-    """Return the time that a query asks for, or None if it asks for more than a time."""
+def read_time_query(query: str, now: dt.datetime, limits: Filter) -> TimeQuery | None:
+    """Return the time that a query asks for, or None if it asks for more than a time. An empty query asks for all that
+    is within the limits, if they are of time."""
+    if query.strip() in ("", "*") and (limits.since_ms is not None or limits.until_ms is not None):
+        bounds = (limits.since_ms, limits.until_ms)
+        since, until = (None if ms is None else dt.datetime.fromtimestamp(ms / 1000) for ms in bounds)
+        return TimeQuery(None, None, describe_period(since, until), is_calendar=False)
     if len(query) > _MAX_CHARS or any(mark in query for mark in _QUOTES) or not may_name_time(query):
         return None
     from kept.search.date_reader import read_times
@@ -98,11 +103,6 @@ def narrow_filter(filters: Filter, time_query: TimeQuery) -> Filter:
         since_ms=max((bound for bound in since if bound is not None), default=None),
         until_ms=min((bound for bound in until if bound is not None), default=None),
     )
-
-
-def describe_ms(since_ms: int | None, until_ms: int | None) -> str:
-    since, until = (None if ms is None else dt.datetime.fromtimestamp(ms / 1000) for ms in (since_ms, until_ms))
-    return describe_period(since, until)
 
 
 def describe_period(since: dt.datetime | None, until: dt.datetime | None) -> str:
@@ -267,19 +267,17 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
     raise UsageError(f"'{when}' is not a date.", hint=_HINT)
 
 
-def parse_utc(when: When | None, *, now: dt.datetime) -> str | None:
-    """Return a moment as the history writes it, in UTC, or None if there is none."""
-    from kept.notes.history.note_history import utc_text
-
-    if when is None or when == "":
-        return None
-    return utc_text(dt.datetime.fromtimestamp(parse_when(when, now=now) / 1000, dt.UTC))
+def find_when(when: When | None, *, now: dt.datetime, end: bool = False) -> int | None:
+    """Return a point in time as `parse_when` does, or None if none is given."""
+    return None if when is None or when == "" else parse_when(when, now=now, end=end)
 
 
-def check_order(since: When | None, until: When | None, since_ms: int | None, until_ms: int | None) -> None:
-    """Raise UsageError if ``since`` is after ``until``."""
+def parse_range(since: When | None, until: When | None, *, now: dt.datetime) -> tuple[int | None, int | None]:
+    """Return the bounds of a search. Raise UsageError if ``since`` is after ``until``."""
+    since_ms, until_ms = find_when(since, now=now), find_when(until, now=now, end=True)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         raise UsageError(f"'since' ({since}) is after 'until' ({until}).", hint="Swap them.")
+    return since_ms, until_ms
 
 
 def _parse_moment(text: str, now: dt.datetime) -> dt.datetime | None:

@@ -35,8 +35,7 @@ from kept.memory import Memory
 from kept.notes.daily import DailyNotes, daily_name, find_daily
 from kept.notes.history.note_history import Author
 from kept.search.date_words import to_ms
-from kept.search.memory_view import visible_status
-from kept.search.query_dates import check_order, parse_when
+from kept.search.query_dates import parse_range, parse_when
 
 if TYPE_CHECKING:
     from kept.forgetting.plan import ForgetPlan, Place
@@ -147,7 +146,7 @@ class Toolbox:
         return ToolOutcome(written_text(written), written)
 
     def _status(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
-        status = visible_status(self.memory.status(), self.memory.visible, self.memory.index_service)
+        status = self.memory.status()
         count = len(self._visible_sessions()) if self.sessions.has_any else 0
         project = self.memory.project
         about_project = f"Project: {project}\n" if project else ""
@@ -183,9 +182,7 @@ class Toolbox:
                 raise SessionNotFound(f"There is no session '{arguments['session']}'.")
             return []
         now = self.memory.clock.now()
-        since = parse_when(arguments["since"], now=now) if "since" in arguments else None
-        until = parse_when(arguments["until"], now=now, end=True) if "until" in arguments else None
-        check_order(arguments.get("since"), arguments.get("until"), since, until)
+        since, until = parse_range(arguments.get("since"), arguments.get("until"), now=now)
         records = self._visible_sessions(channel=arguments.get("channel"))
         if "session" in arguments:
             session_id = self.sessions.get(arguments["session"], self.memory.viewer).id
