@@ -131,13 +131,7 @@ def read_query(memory: Memory, text: str) -> Signals:
         pool = gather_pool(index, IndexQuery(query, settings), vector)
     now_ms = memory.clock.time_ns() // 1_000_000
     ranked = fuse_pool(pool, pool.find_evidence(text), settings, vector, now_ms=now_ms)
-    return read_signals(
-        ranked,
-        pool.terms,
-        passages=pool.passages,
-        query_text=text,
-        most_by_meaning=vector.most_by_meaning if vector else 0.0,
-    )
+    return read_signals(ranked, pool, text, vector)
 
 
 # judging

@@ -60,7 +60,7 @@ def rank_notes(
     ranked = fuse_pool(pool, pool.find_evidence(text), settings, vector, now_ms=now_ms)
     text_share = 1.0 - vector_share(settings, vector)
     for share in shares:
-        judged = judge_whole_notes(ranked, pool.terms, text_share=text_share, share=share)
+        judged = judge_whole_notes(ranked, pool.terms, text_share=text_share, share=share, beside_share=0.0)
         paths = dict.fromkeys(scored.chunk.path for scored in judged)
         yield share, [group.units[path][0].document for path in paths]
 

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.long_sets import lay_out_files
 from kept.config import load_config
 from kept.search import pipeline
-from kept.search.reordering import lift_neighbours
+from kept.search.reordering import judge_whole_notes
 from kept.search.weights import BESIDE_BETTER_SHARE
 from kept.server.bench.measurement import QueryRunner, evaluate
 from kept.server.bench.sets import BenchSet, read_set, sample
@@ -44,7 +44,7 @@ def measure(bench: BenchSet, folder: str, limit: int | None) -> dict[str, Recall
                 memory.sync()
                 for query in (query for query in queries if query.group == name):
                     for share in SHARES:
-                        pipeline.lift_neighbours = partial(lift_neighbours, share=share)
+                        pipeline.judge_whole_notes = partial(judge_whole_notes, beside_share=share)
                         figures = evaluate(runner.ask(query, max_results=HITS), relevant[query.id])
                         recalls[share].append(tuple(figures[column] for column in COLUMNS))
     return by_file

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.base.records import LIKELY_FROM, STRONG_FROM
-from kept.search.candidates import Evidence, WeightedTerm
+from kept.search.candidates import CandidatePool, Evidence, WeightedTerm
 from kept.search.confidence import (
     Signals,
     calibrate,
@@ -94,14 +94,14 @@ def test_words_that_stand_only_above_a_passage_lend_no_confidence_to_another():
     above = candidate(2, Evidence(reach=1.0), ("quarterly", "zebra"))
     ranked = fuse([found(1, 0.2, meaning=0.3, matched=("zebra",)), above], 0.5)
     terms = [WeightedTerm(Term(text, "word"), 1.0, 1) for text in ("quarterly", "zebra")]
-    read = read_signals(ranked, terms, passages=LARGE)
+    read = read_signals(ranked, CandidatePool({}, {}, {}, terms=terms, passages=LARGE))
     assert (read.share, read.together) == (0.2, 1)
 
 
 def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_alike():
     def lead(*meanings):
         ranked = fuse([found(row, 0.1, meaning) for row, meaning in enumerate(meanings)], 1.0)
-        return read_signals(ranked, [], passages=LARGE).meaning
+        return read_signals(ranked, CandidatePool({}, {}, {}, passages=LARGE)).meaning
 
     assert lead(0.7, 0.2, 0.2, 0.2, 0.1) == pytest.approx(lead(0.9, 0.4, 0.4, 0.4, 0.3)) == pytest.approx(0.5)
     assert lead(1.0, 1.0, 1.0, 1.0) == lead(1.0) == 0
@@ -120,7 +120,7 @@ def test_a_name_and_its_parts_are_not_counted_twice():
     terms = [WeightedTerm(Term(text, kind), 1.0, 1) for text, kind in (("user name", "identifier"), ("user", "word"))]
     terms.append(WeightedTerm(Term("name", "word"), 1.0, 1))
     ranked = fuse([found(1, 1.0, matched=("user name", "user", "name"))])
-    assert read_signals(ranked, terms, passages=LARGE).together == 2
+    assert read_signals(ranked, CandidatePool({}, {}, {}, terms=terms, passages=LARGE)).together == 2
 
 
 # through the whole search

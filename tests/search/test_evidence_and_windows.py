@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from kept import Message, SessionStore
 from kept.base.clock import DAY_MS
 from kept.base.records import Filter
-from kept.embedding.base import Calibration
 from kept.index.sqlite.rows import ChunkRow
 from kept.search.candidates import CandidatePool, Evidence, KeywordHit
 from kept.search.scores import score_chunk
@@ -31,7 +30,7 @@ def utterance(row: int, text: str, *, speaker: str = "User", line: int | None = 
 
 def evidence_of(chunks: list[ChunkRow], query: str, words: dict[int, float], cosine: dict[int, float] | None = None):
     text = {row: KeywordHit(value, 0.0, value, value, ("word",)) for row, value in words.items()}
-    pool = CandidatePool({chunk.row: chunk for chunk in chunks}, text, cosine or {}, Calibration())
+    pool = CandidatePool({chunk.row: chunk for chunk in chunks}, text, cosine or {})
     return pool.find_evidence(query)
 
 

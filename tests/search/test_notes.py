@@ -15,7 +15,7 @@ from kept.config import QuerySettings
 from kept.embedding.base import Calibration
 from kept.search.candidates import CandidatePool, Evidence, QueryVector, WeightedTerm
 from kept.search.query import Term, parse_query
-from kept.search.reordering import judge_whole_notes, lift_neighbours
+from kept.search.reordering import judge_whole_notes
 from kept.search.scores import fuse_pool
 from kept.search.weights import BESIDE_BETTER_SHARE, WHOLE_NOTE_SHARE
 from tests.support.candidates import Candidate, candidate, fuse
@@ -33,9 +33,7 @@ VECTOR = QueryVector(b"\x01", "x", Calibration(weight=0.3))
 def share_of_meaning(beside: Candidate, settings: QuerySettings = PLAIN) -> float:
     """Return the share of meaning: the relevance of a note that has nothing else."""
     notes = [beside, note(99, meaning=1.0)]
-    pool = CandidatePool(
-        {one.row: one for one, _, _ in notes}, {}, {one.row: 0.0 for one, _, _ in notes}, Calibration()
-    )
+    pool = CandidatePool({one.row: one for one, _, _ in notes}, {}, {one.row: 0.0 for one, _, _ in notes})
     ranked = fuse_pool(pool, {one.row: evidence for one, evidence, _ in notes}, settings, VECTOR, now_ms=0)
     return next(scored.relevance for scored in ranked if scored.chunk.row == 99)
 
@@ -61,7 +59,7 @@ def terms(**idf: float) -> list[WeightedTerm]:
     return [WeightedTerm(Term(text, "word"), weight, rows=1) for text, weight in idf.items()]
 
 
-judge = partial(judge_whole_notes, text_share=1.0)
+judge = partial(judge_whole_notes, text_share=1.0, beside_share=0.0)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.booleans(), st.sets(WORDS)), max_size=12))
@@ -84,7 +82,7 @@ def test_only_the_best_passage_of_a_note_gains_and_parts_add_up(drawn):
 def test_a_passage_comes_nearer_to_a_better_one_beside_it_and_the_order_of_notes_stays(drawn, lines_between):
     lines = [(row * lines_between, row * lines_between) for row in range(len(drawn))]
     ranked = fuse([passage(row, *fields, lines=lines[row]) for row, fields in enumerate(drawn)])
-    lifted = lift_neighbours(ranked)
+    lifted = judge_whole_notes(ranked, [], text_share=1.0)
     best = {scored.chunk.path: scored.score for scored in reversed(ranked)}
     before = {scored.chunk.row: scored.score for scored in ranked}
     for scored in lifted:
@@ -99,7 +97,7 @@ def test_only_passages_that_touch_lift_each_other_and_by_a_share_of_the_distance
     lines = [(1, 9), (11, 20), (30, 40)]
     ranked = fuse([passage(row, (0.8, 0.2, 0.1)[row], 0, False, lines=lines[row]) for row in range(3)])
     scores = [scored.score for scored in ranked]
-    lifted = lift_neighbours(ranked)
+    lifted = judge_whole_notes(ranked, [], text_share=1.0)
     expected = [scores[0], scores[1] + BESIDE_BETTER_SHARE * (scores[0] - scores[1]), scores[2]]
     assert [scored.score for scored in lifted] == pytest.approx(expected)
     assert [scored.relevance for scored in lifted] == [scored.relevance for scored in ranked], "grades stay"

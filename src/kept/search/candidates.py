@@ -92,20 +92,27 @@ class KeywordHit:
     expansions: tuple[Expansion, ...] = ()
     """Words in the text or the context that stand for terms that it lacks."""
 
+    @property
     def shares(self) -> dict[str, float]:
-        """Return the terms of the query that the chunk has. One that another stands for is part of a term."""
+        """The terms of the query that the chunk has. One that another stands for is part of a term."""
         matched = dict.fromkeys(self.matched, 1.0)
         if not self.expansions:
             return matched
         return {source: expansion.share for expansion in self.expansions for source in expansion.sources} | matched
 
+    @property
     def other_words(self) -> tuple[str, ...]:
-        """Return the words that stand for words of the query. A wildcard ends with '*', and a phrase is several."""
+        """The words that stand for words of the query. A wildcard ends with '*', and a phrase is several."""
         return tuple(
             f"{word}*" if expansion.term.kind == "wildcard" else word
             for expansion in self.expansions
             for word in expansion.term.text.split()
         )
+
+    @property
+    def found_words(self) -> tuple[str, ...]:
+        """All words of the chunk that are of the query, or stand for one."""
+        return (*self.matched, *self.other_words)
 
 
 NO_WORDS = KeywordHit()
@@ -118,34 +125,27 @@ class CandidatePool:
         self,
         chunks: Mapping[int, ChunkRow],
         text: Mapping[int, KeywordHit],
-        cosine: Mapping[int, float],
-        calibration: Calibration,
+        meaning: Mapping[int, float],
         *,
         terms: Sequence[WeightedTerm] = (),
         passages: int = 0,
-        least_meaning: float = 0.0,
     ) -> None:
-        self.chunks = chunks
-        self.terms = terms
-        self.passages = passages
-        self.text = text
-        self.meaning = {
-            row: max(calibration.score(similarity), least_meaning * (1 + similarity) / 2)
-            for row, similarity in cosine.items()
-        }
-        utterances = [chunk for chunk in chunks.values() if chunk.source == "sessions"]
-        self._utterances = sorted(utterances, key=lambda chunk: (chunk.path, chunk.start_line, chunk.row))
-        self._index_of = {chunk.row: at for at, chunk in enumerate(self._utterances)}
-        self._speakers: dict[int, str] = {}
-        """Name or role in lower case, or "" for a piece after the first of a long message."""
-        for chunk in self._utterances:
+        """``meaning`` has the similarity of chunks from 0 to 1, and ``passages`` is the number of them in the index."""
+        self.chunks, self.text, self.meaning = chunks, text, meaning
+        self.terms, self.passages = terms, passages
+        messages = (chunk for chunk in chunks.values() if chunk.source == "sessions")
+        self.messages = sorted(messages, key=lambda chunk: (chunk.path, chunk.start_line, chunk.row))
+        self._index_of = {chunk.row: at for at, chunk in enumerate(self.messages)}
+        self.speakers: dict[int, str] = {}
+        """Name or role of each message's speaker in lower case, or "" for a piece after the first of a long message."""
+        for chunk in self.messages:
             label = re.match(MESSAGE_LABEL, chunk.text)
-            self._speakers[chunk.row] = label["speaker"].lower() if label and not label["continues"] else ""
+            self.speakers[chunk.row] = label["speaker"].lower() if label and not label["continues"] else ""
 
     def find_evidence(self, query_text: str) -> dict[int, Evidence]:
         """Return the evidence for each chunk, by row."""
         query_words = frozenset(_WORD.findall(query_text.lower()))
-        speakers = set(self._speakers.values()) - _ROLES  # the query names them by any part of their name
+        speakers = set(self.speakers.values()) - _ROLES  # the query names them by any part of their name
         named = {speaker for speaker in speakers if query_words.intersection(_WORD.findall(speaker))}
         evidence = {}
         for row, chunk in self.chunks.items():
@@ -162,7 +162,7 @@ class CandidatePool:
     ) -> Evidence:
         before, after = self._neighbour(chunk, -1), self._neighbour(chunk, 1)
         question = self.text.get(before.row, NO_WORDS) if before and _is_question(before) else NO_WORDS
-        speaker = self._speakers[chunk.row]
+        speaker = self.speakers[chunk.row]
         has_name = speaker not in _ROLES
         return Evidence(
             *words,
@@ -174,23 +174,19 @@ class CandidatePool:
             machine=float(not has_name and speaker != "user"),
         )
 
-    def speaker(self, row: int) -> str:
-        """Return the name or role of a message's speaker in lower case, or "" for a note or the rest of a message."""
-        return self._speakers.get(row, "")
-
     def messages_around(self, row: int, steps: int) -> Sequence[ChunkRow]:
         """Return the messages of the pool before and after this one in its file, up to ``steps`` on each side."""
         at = self._index_of[row]
-        near = self._utterances[max(0, at - steps) : at + steps + 1]
+        near = self.messages[max(0, at - steps) : at + steps + 1]
         return [other for other in near if other.path == self.chunks[row].path and other.row != row]
 
     def _neighbour(self, chunk: ChunkRow, step: int) -> ChunkRow | None:
-        """Return the utterance before (-1) or after (1) this one, or None if it is not in the pool."""
+        """Return the message before (-1) or after (1) this one, or None if it is not in the pool."""
         at = self._index_of[chunk.row] + step
-        if not 0 <= at < len(self._utterances):
+        if not 0 <= at < len(self.messages):
             return None
-        other = self._utterances[at]
-        # There may be one line between them that is not an utterance, such as a change of settings.
+        other = self.messages[at]
+        # There may be one line between them that is not a message, such as a change of settings.
         is_near = other.path == chunk.path and abs(other.start_line - chunk.start_line) <= 2
         return other if is_near else None
 
@@ -234,9 +230,7 @@ def gather_pool(
     keywords = KeywordSearch(index.words, query)
     best = keywords.find_best(limit, filters)
     cosine: dict[int, float] = {}
-    # In a few notes a question gets the closest, however far it is. A word that is nowhere gets nothing.
-    knows_query = vector is not None and vector.most_by_meaning > JUST_WEAK  # others cannot tell nonsense
-    is_small = len(query.text.split()) > 1 and keywords.chunk_count <= SMALL_MEMORY_PASSAGES
+    knows_query = vector is not None and vector.most_by_meaning > JUST_WEAK  # other embedders cannot tell nonsense
     if vector:
         if vector.blend:
             stems = set(index.words.stems(segment(query.text)))  # stopwords count: they tell the language best
@@ -247,21 +241,19 @@ def gather_pool(
         cosine.update(vectors.nearest(vector.code, limit, among=among, generation=generation))
     # Both figures are worked out for every candidate, however it was found: a missing one would read as zero.
     text = keywords.score_rows(best, [*exact_rows, *cosine])
+    meaning: dict[int, float] = {}
     if vector:
         unmeasured = [row for row in text if row not in cosine]
         cosine.update(vectors.similarities(vector.code, unmeasured))
+        # In a few notes a question gets the closest, however far it is. A word that is nowhere gets nothing.
+        is_small = len(query.text.split()) > 1 and keywords.chunk_count <= SMALL_MEMORY_PASSAGES
+        least = CLOSEST_MEANING if is_small and knows_query and not text else 0.0
+        score = vector.calibration.score
+        meaning = {row: max(score(likeness), least * (1 + likeness) / 2) for row, likeness in cosine.items()}
     stored = index.live.get_chunks(dict.fromkeys([*text, *cosine, *exact_rows]))
     # Headings and tasks that are done say nothing that is near in meaning.
     chunks = {row: chunk for row, chunk in stored.items() if row in text or may_answer(chunk.text)}
-    return CandidatePool(
-        chunks,
-        text,
-        cosine,
-        vector.calibration if vector else Calibration(),
-        terms=keywords.terms,
-        passages=keywords.chunk_count,
-        least_meaning=CLOSEST_MEANING if is_small and knows_query and not text else 0.0,
-    )
+    return CandidatePool(chunks, text, meaning, terms=keywords.terms, passages=keywords.chunk_count)
 
 
 # passages that answer nothing: headings with no text below them, and tasks that are done

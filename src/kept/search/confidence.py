@@ -29,7 +29,7 @@ from operator import mul
 from kept.base.records import LIKELY_FROM, STRONG_FROM, ScorePart
 from kept.base.values import frozen
 from kept.base.words.segment import fold, is_unspaced
-from kept.search.candidates import WeightedTerm
+from kept.search.candidates import CandidatePool, QueryVector
 from kept.search.scores import PARTS_OUTSIDE_THRESHOLD, Scored
 from kept.search.weights import (
     ALL_WORDS_CONFIDENCE,
@@ -119,18 +119,10 @@ class Signals:
 
 
 def read_signals(
-    ranked: Sequence[Scored],
-    terms: Sequence[WeightedTerm],
-    *,
-    passages: int,
-    query_text: str = "",
-    most_by_meaning: float = 0.0,
+    ranked: Sequence[Scored], pool: CandidatePool, query_text: str = "", vector: QueryVector | None = None
 ) -> Signals:
-    """Return the signals of the ranked candidates of a query.
-
-    ``passages`` is the number of passages in the index, and ``most_by_meaning`` the highest confidence by similarity
-    alone.
-    """
+    """Return the signals of the ranked candidates of a query."""
+    terms = pool.terms
     texts = {weighted.term.text for weighted in terms}
     # A compound, such as an identifier, whose parts are terms as well, does not count.
     counts = {text: float(len(text.split()) == 1 or not texts.issuperset(text.split())) for text in texts}
@@ -147,15 +139,15 @@ def read_signals(
         share=max((item.evidence.reach for item in near), default=0.0),
         # A word that another stands for is part of a word.
         together=max(
-            (sum(counts[text] * share for text, share in item.hit.shares().items()) for item in near), default=0.0
+            (sum(counts[text] * share for text, share in item.hit.shares.items()) for item in near), default=0.0
         ),
         meaning=_meaning_lead(ranked),
         nearest=max((item.evidence.meaning for item in ranked), default=0.0),
-        most_by_meaning=most_by_meaning,
+        most_by_meaning=vector.most_by_meaning if vector else 0.0,
         first=first,
         # Recency may have put one first that fits less than others: those count as equal to it.
         rivals=sum([math.exp(min(0.0, item.relevance / first - 1) / NEAR_SHARE) for item in ranked[1:] if first > 0]),
-        passages=passages,
+        passages=pool.passages,
         query_words=words,
         unknown_words=max(0, words - max(1, round(known))),
         runs=max((share_in_runs(query_text, text) for text in best_texts), default=0.0) if is_in_pairs else None,
@@ -280,17 +272,13 @@ def calibrate(ranked: Sequence[Scored], confidence: float, signals: Signals) -> 
         share = scored.score / best_score
         best = first if share >= AS_GOOD_FROM else first * min(1.0, JUST_LIKELY / max(confidence, JUST_LIKELY))
         factor = best * share**power / scored.score if scored.score > 0 else 0.0
-        explain = partial(_scaled_parts, scored, factor, confidence, signals)
         scaled.append(
-            Scored(
-                scored.chunk,
-                scored.evidence,
-                scored.hit,
-                scored.score * factor,
-                scored.relevance * factor,
-                scored.text,
-                scored.vector,
-                explain,
+            replace(
+                scored,
+                score=scored.score * factor,
+                relevance=scored.relevance * factor,
+                explain=partial(_scaled_parts, scored, factor, confidence, signals),
+                added=(),
                 unscaled=scored.relevance,
             )
         )

@@ -23,7 +23,6 @@ from kept.base.records import (
     Occurrence,
     ScorePart,
     SearchResult,
-    cite,
     grade_of,
 )
 from kept.base.redact import redact
@@ -37,11 +36,11 @@ from kept.index.sqlite.rows import ChunkRow
 from kept.index.sqlite.vectors import quantise
 from kept.notes.daily import DailyNotes
 from kept.notes.validity import may_be_marked
-from kept.search.candidates import NO_WORDS, CandidatePool, QueryVector, gather_pool, is_done, may_answer
+from kept.search.candidates import NO_WORDS, CandidatePool, Evidence, QueryVector, gather_pool, is_done, may_answer
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.query import IndexQuery, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
-from kept.search.reordering import WEIGHT, ExactMatch, Reranker, judge_whole_notes, lift_neighbours, rerank
+from kept.search.reordering import WEIGHT, ExactMatch, Reranker, judge_whole_notes, rerank
 from kept.search.repetitions import (
     Arrangement,
     arrange,
@@ -123,7 +122,7 @@ def search_index(
             bystanders=arrangement.bystanders,
         )
         talks = {scored.chunk.path for scored, _ in selection.hits if scored.chunk.source == "sessions"}
-        titles = index.live.conversation_titles(talks)
+        titles = index.live.conversation_titles(talks) if talks else {}
     return _make_result(selection, ranking, index.path, titles)
 
 
@@ -131,7 +130,7 @@ def search_index(
 class _Ranking:
     """The candidates of a query, ranked."""
 
-    pool: CandidatePool
+    chunks: Mapping[int, ChunkRow]
     arrangement: Arrangement
     questions: frozenset[int]
     """Rows of messages that only ask the same, or are found only by such a question. They are not ranked."""
@@ -144,6 +143,7 @@ def _rank(
     index: Index, request: IndexQuery, vector: QueryVector | None, *, now_ms: int, reranker: Reranker | None
 ) -> _Ranking:
     query, settings, filters = request.query, request.settings, request.filters
+    now = time_from_ms(now_ms)
     # Looked up apart from the candidates: many chunks with the same words in another order must not crowd them out.
     exact = ExactMatch(query)
     exact_rows = exact.find_rows(index.words, filters)
@@ -152,15 +152,14 @@ def _rank(
     marked = sum(may_be_marked(chunk.text) or may_be_marked(chunk.heading) for chunk in notes)
     if marked > _MANY_MARKED:  # many versions of a fact may have crowded out the one that holds
         pool = gather_pool(index, request, vector, exact_rows=exact_rows, limit=_VERSIONS)
-    questions = find_repeated_questions(pool, query.text)
+    questions = find_repeated_questions(pool, query.text) if pool.messages else frozenset[int]()
     # Who asks wants an answer, and an earlier question is none. Who looks for words may look for the question.
-    left_out = questions if is_question(query.text) else frozenset()
+    left_out = questions if questions and is_question(query.text) else frozenset[int]()
     if left_out:
         left_out |= find_bystanders(pool, left_out, same_speaker=True)
     evidence = {row: figures for row, figures in pool.find_evidence(query.text).items() if row not in left_out}
-    periods = find_periods(query.text, time_from_ms(now_ms))
     ranked = fuse_pool(pool, evidence, settings, vector, now_ms=now_ms)
-    if periods:
+    if periods := find_periods(query.text, now):
         ranked = boost_periods(ranked, periods)
     if filters.scope and filters.scope.name:
         ranked = prefer_project(ranked, filters.scope)
@@ -172,8 +171,7 @@ def _rank(
     if weak:
         ranked = rank([*ranked, *_judge(weak, pool, request, vector, None, most=JUST_WEAK)[0]])
     # After the reranker: what is literally what the query says stands first, whatever a model thinks of it.
-    exact_chunks = [pool.chunks[row] for row in exact_rows if row not in no_answers]
-    if exact_chunks:
+    if exact_chunks := [pool.chunks[row] for row in exact_rows if row not in no_answers]:
         given_titles = index.live.notes.given_titles({chunk.path for chunk in exact_chunks})
         ranked = exact.lift(ranked, {chunk.row for chunk in exact_chunks}, given_titles)
     # Only among hits that are likely anyway: a weak one must not rise because it is newer, or from a note.
@@ -183,13 +181,12 @@ def _rank(
     # Who names a time wants what was said then, also where something newer replaced it.
     arrangement = arrange(ranked, pool, query.text, min_score=certain, by_time=not periods)
     if not marked:
-        return _Ranking(pool, arrangement, left_out, degraded)
+        return _Ranking(pool.chunks, arrangement, left_out, degraded)
     from kept.search.fact_validity import choose_moment, settle_facts
 
     as_of = None if filters.as_of_ms is None else time_from_ms(filters.as_of_ms)
-    moment = choose_moment(time_from_ms(now_ms), as_of=as_of, periods=periods)
-    facts = settle_facts(arrangement.ranked, query.text, moment)
-    return _Ranking(pool, replace(arrangement, ranked=facts.ranked), left_out, degraded, facts)
+    facts = settle_facts(arrangement.ranked, query.text, choose_moment(now, as_of=as_of, periods=periods))
+    return _Ranking(pool.chunks, replace(arrangement, ranked=facts.ranked), left_out, degraded, facts)
 
 
 def _find_no_answers(index: Index, pool: CandidatePool) -> set[int]:
@@ -201,8 +198,7 @@ def _find_no_answers(index: Index, pool: CandidatePool) -> set[int]:
         if chunk.source != "memory":
             continue
         is_heading = not may_answer(chunk.text) and chunk.heading != index.live.notes.find_title(chunk.path)
-        words = (*hit.matched, *hit.other_words())
-        if is_heading or ("[x]" in chunk.text.lower() and is_done(chunk.text, words, index.words.stems)):
+        if is_heading or ("[x]" in chunk.text.lower() and is_done(chunk.text, hit.found_words, index.words.stems)):
             rows.add(row)
     return rows
 
@@ -218,16 +214,10 @@ def _judge(
 ) -> tuple[list[Scored], tuple[str, ...]]:
     """Judge notes as a whole, ask the reranker, and make the scores comparable with those of other queries, with
     ``most`` for the first. Return the ranking, and what did not work."""
-    signals = read_signals(
-        ranked,
-        pool.terms,
-        passages=pool.passages,
-        query_text=request.query.text,
-        most_by_meaning=vector.most_by_meaning if vector else 0.0,
-    )
+    signals = read_signals(ranked, pool, request.query.text, vector)
+    # Before the other passages of a note count: words that are far apart meet by chance, and say little of an answer.
     confidence = min(most, estimate_confidence(signals))
-    share = vector_share(request.settings, vector)
-    judged = lift_neighbours(judge_whole_notes(ranked, pool.terms, text_share=1.0 - share))
+    judged = judge_whole_notes(ranked, pool.terms, text_share=1.0 - vector_share(request.settings, vector))
     if reranker is None:
         return calibrate(judged, confidence, signals), ()
     reranked, degraded = rerank(judged, reranker, request.query.text)
@@ -247,7 +237,10 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
     chunks = index.live.get_chunks(latest)
     windows = Windows(partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
     titles = index.live.conversation_titles({chunk.path for chunk in chunks.values()})
-    hits = [_make_hit(windows.open(chunks[row]), chunks[row], None, index.path, titles) for row in latest]
+    hits = []
+    for row in latest:
+        listed = Scored(chunks[row], Evidence(), NO_WORDS, 1.0, 1.0, None, None, lambda: _LISTED)
+        hits.append(replace(_make_hit(listed, windows.open(chunks[row]), index.path, titles), listed=True))
     return hits, len(entries)
 
 
@@ -265,29 +258,24 @@ def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_Listed
 
 
 def _make_result(selection: Selection, ranking: _Ranking, index_path: str, titles: Mapping[str, str]) -> SearchResult:
-    chunks, newer_than, facts = ranking.pool.chunks, ranking.arrangement.newer_than, ranking.facts
+    chunks, newer_than, facts = ranking.chunks, ranking.arrangement.newer_than, ranking.facts
 
-    def make_hit(scored: Scored, window: Sequence[ChunkRow], further: tuple[Hit, ...] = ()) -> Hit:
+    def make_hit(scored: Scored, window: Sequence[ChunkRow]) -> Hit:
         row = scored.chunk.row
-        hit = _make_hit(window, scored.chunk, scored, index_path, titles)
+        hit = _make_hit(scored, window, index_path, titles)
         hit = facts.complete(hit, row) if facts else hit
         also_in = tuple(map(_occurrence, selection.also_in.get(row, ())))
         older = tuple(_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in selection.rows)
+        further = tuple(make_hit(other, (other.chunk,)) for other in selection.further.get(row, ()))
         return replace(hit, also_in=also_in, newer_than=older, further=further) if also_in or older or further else hit
 
-    hits = []
-    for scored, window in selection.hits:
-        further = selection.further.get(scored.chunk.row, ())
-        hits.append(make_hit(scored, window, tuple(make_hit(other, (other.chunk,)) for other in further)))
     left_out: list[tuple[ChunkRow, float, DropReason]] = [
         *((scored.chunk, scored.score, reason) for scored, reason in selection.dropped),
         *((scored.chunk, scored.score, "later than as_of") for scored in (facts.later if facts else ())),
         *((chunks[row], 0.0, "asks the same") for row in sorted(ranking.questions)),
     ]
-    dropped = tuple(
-        Dropped(cite(chunk.path, chunk.start_line, chunk.end_line), score, reason) for chunk, score, reason in left_out
-    )
-    return SearchResult(tuple(hits), ranking.degraded, dropped=dropped)
+    dropped = tuple(Dropped(chunk.citation, score, reason) for chunk, score, reason in left_out)
+    return SearchResult(tuple(make_hit(*hit) for hit in selection.hits), ranking.degraded, dropped=dropped)
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:
@@ -295,35 +283,29 @@ def _occurrence(chunk: ChunkRow) -> Occurrence:
     return Occurrence(chunk.path, chunk.start_line, chunk.end_line, chunk.source, when)
 
 
-def _make_hit(
-    window: Sequence[ChunkRow], chunk: ChunkRow, scored: Scored | None, index_path: str, titles: Mapping[str, str]
-) -> Hit:
-    """Return a hit, or with None for its score an entry of a list. Raise `StoreDamaged` if a shown text is not the one
-    that was indexed."""
+def _make_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str, titles: Mapping[str, str]) -> Hit:
+    """Return a hit. Raise `StoreDamaged` if a shown text is not the one that was indexed."""
     for shown in window:
         if hashlib.sha256(shown.text.encode("utf-8", "replace")).digest() != shown.hash:
             raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
-    text = "\n".join(shown.text for shown in window)
-    words = scored.hit if scored else NO_WORDS
-    other_words = words.other_words()
+    chunk, text = scored.chunk, "\n".join(shown.text for shown in window)
     snippet_of = make_message_snippet if chunk.source == "sessions" else make_snippet
     return Hit(
         path=chunk.path,
         start_line=window[0].start_line,
         end_line=window[-1].end_line,
-        score=scored.score if scored else 1.0,
-        vector_score=scored.vector if scored else None,
-        text_score=scored.text if scored else None,
-        snippet=snippet_of(text, (*words.matched, *other_words)),
+        score=scored.score,
+        vector_score=scored.vector,
+        text_score=scored.text,
+        snippet=snippet_of(text, scored.hit.found_words),
         source=chunk.source,
         timestamp=time_from_ms(chunk.timestamp_ms),
         heading=chunk.heading,
-        parts=scored.parts() if scored else _LISTED,
-        grade=grade_of(scored.relevance) if scored else "strong",
+        parts=scored.parts(),
+        grade=grade_of(scored.relevance),
         session_key=chunk.session_key,
         channel=chunk.channel,
-        listed=scored is None,
         project=project_of_path(chunk.path),
         title=titles.get(chunk.path),
-        other_words=other_words,
+        other_words=scored.hit.other_words,
     )

@@ -147,67 +147,69 @@ def _titles(chunk: ChunkRow) -> list[str]:
 
 
 def judge_whole_notes(
-    ranked: Sequence[Scored], terms: Sequence[WeightedTerm], *, text_share: float, share: float = WHOLE_NOTE_SHARE
+    ranked: Sequence[Scored],
+    terms: Sequence[WeightedTerm],
+    *,
+    text_share: float,
+    share: float = WHOLE_NOTE_SHARE,
+    beside_share: float = BESIDE_BETTER_SHARE,
 ) -> list[Scored]:
-    """Add to the best passage of each note for the words of the query in its other passages, and rank again.
+    """Add to the best passage of each note for the words of the query in its other passages, then bring each passage
+    nearer to a better one that it touches, and rank again.
 
-    ``text_share`` is the share of words in a score, and ``share`` the weight of those in other passages.
+    ``text_share`` is the share of words in a score, ``share`` the weight of those in other passages, and
+    ``beside_share`` the share of the distance to a better passage.
     """
-    # Pairs of characters, which stand for words in scripts without spaces, meet by chance in a long note.
-    idf = {weighted.term.text: weighted.idf for weighted in terms if weighted.term.kind not in ("pair", "prefix")}
-    if not idf:
-        return list(ranked)
-    weight = share * text_share / sum(weighted.idf for weighted in terms)
-    judged: dict[int, Scored] = {}
-    for best, *others in _by_note(ranked):
-        missing = _find_missing(best, others) if others else {}
-        gain = weight * sum(idf.get(text, 0.0) * share for text, share in missing.items())
-        gain = min(gain, 1.0 - best.score)
-        if gain > 0:
-            why = f"other passages have {', '.join(missing)}"
-            judged[best.chunk.row] = best.plus("whole note", gain, why, relevance=min(gain, 1.0 - best.relevance))
-    return _with_changes(ranked, judged)
-
-
-def _by_note(ranked: Sequence[Scored]) -> Iterable[list[Scored]]:
-    """Return the passages of each note, best first."""
     by_path: dict[str, list[Scored]] = {}
     for scored in ranked:
         if scored.chunk.source != "sessions":
             by_path.setdefault(scored.chunk.path, []).append(scored)
-    return by_path.values()
+    notes = [passages for passages in by_path.values() if len(passages) > 1]
+    if not notes:
+        return list(ranked)
+    # Pairs of characters, which stand for words in scripts without spaces, meet by chance in a long note.
+    idf = {weighted.term.text: weighted.idf for weighted in terms if weighted.term.kind not in ("pair", "prefix")}
+    weight = share * text_share / sum(weighted.idf for weighted in terms) if idf else 0.0
+    changed: dict[int, Scored] = {}
+    for passages in notes:
+        if idf:
+            passages[0] = _with_other_passages(passages, idf, weight)
+        for scored in _lift_neighbours(passages, beside_share):
+            changed[scored.chunk.row] = scored
+    return rank(changed.get(scored.chunk.row, scored) for scored in ranked)
 
 
-def _with_changes(ranked: Sequence[Scored], changed: Mapping[int, Scored]) -> list[Scored]:
-    return rank(changed.get(scored.chunk.row, scored) for scored in ranked) if changed else list(ranked)
-
-
-def _find_missing(best: Scored, others: Iterable[Scored]) -> dict[str, float]:
-    """Return the words that other passages have and the best lacks, and the share of each that is missing."""
-    shares = best.hit.shares()
+def _with_other_passages(passages: Sequence[Scored], idf: Mapping[str, float], weight: float) -> Scored:
+    """Return the best passage of a note with the words that only its other passages have."""
+    best, *others = passages
+    shares = best.hit.shares
     missing: dict[str, float] = {}
     for other in others:
-        for text, share in other.hit.shares().items():
+        for text, share in other.hit.shares.items():
             more = share - shares.get(text, 0.0)
             if more > missing.get(text, 0.0):
                 missing[text] = more
-    return missing
+    gain = weight * sum(idf.get(text, 0.0) * share for text, share in missing.items())
+    gain = min(gain, 1.0 - best.score)
+    if gain <= 0:
+        return best
+    why = f"other passages have {', '.join(missing)}"
+    return best.plus("whole note", gain, why, relevance=min(gain, 1.0 - best.relevance))
 
 
-def lift_neighbours(ranked: Sequence[Scored], *, share: float = BESIDE_BETTER_SHARE) -> list[Scored]:
-    """Bring each passage nearer to a better one that it touches in the same note, by a share of the distance."""
-    lifted: dict[int, Scored] = {}
-    for passages in _by_note(ranked):
-        passages.sort(key=lambda scored: (scored.chunk.start_line, scored.chunk.row))
-        for before, after in pairwise(passages):
-            if after.chunk.start_line > before.chunk.end_line + 2:  # there may be a blank line between them
-                continue
-            low, high = sorted((before, after), key=lambda scored: scored.score)
-            row, gain = low.chunk.row, share * (high.score - low.score)
-            # Its other neighbour may have lifted it as much.
-            if gain > 0 and (row not in lifted or lifted[row].score < low.score + gain):
-                lifted[row] = low.plus("next passage", gain, "next to a better passage")
-    return _with_changes(ranked, lifted)
+def _lift_neighbours(passages: Sequence[Scored], share: float) -> Iterable[Scored]:
+    """Return the passages of a note, each nearer to a better one that it touches, by a share of the distance."""
+    passages = sorted(passages, key=lambda scored: (scored.chunk.start_line, scored.chunk.row))
+    lifted = {scored.chunk.row: scored for scored in passages}
+    for before, after in pairwise(passages):
+        if after.chunk.start_line > before.chunk.end_line + 2:  # there may be a blank line between them
+            continue
+        low, high = sorted((before, after), key=lambda scored: scored.score)
+        gain = share * (high.score - low.score)
+        # Its other neighbour may have lifted it as much.
+        if gain > 0 and lifted[low.chunk.row].score < low.score + gain:
+            lifted[low.chunk.row] = low.plus("next passage", gain, "next to a better passage")
+    return lifted.values()
 
 
 TOP = 30
@@ -241,7 +243,7 @@ def rerank(
         for scored in best:
             if timer() >= deadline:
                 break
-            words = (*scored.hit.matched, *scored.hit.other_words())
+            words = scored.hit.found_words
             passage = f"{scored.chunk.heading}\n{make_snippet(scored.chunk.text, words)}".strip()
             judgement = reranker.score(query, passage)
             why = f"{WEIGHT:.2f} of the score is the model's {judgement:.3f}"

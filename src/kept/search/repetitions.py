@@ -15,7 +15,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 
-from kept.base.records import cite
 from kept.base.values import frozen
 from kept.base.words.stopwords import content_words
 from kept.index.sqlite.rows import ChunkRow
@@ -68,8 +67,7 @@ def is_question(text: str) -> bool:
 
 def spoken_text(chunk: ChunkRow) -> str:
     """Return what is said in a message, without speaker and time."""
-    label = re.match(MESSAGE_LABEL, chunk.text)
-    return chunk.text[label.end() :] if label else chunk.text
+    return re.sub(f"^{MESSAGE_LABEL}", "", chunk.text)
 
 
 def tells_nothing(snippet: str, query: str) -> bool:
@@ -99,16 +97,16 @@ def find_repeated_questions(pool: CandidatePool, query_text: str) -> frozenset[i
     return frozenset(rows)
 
 
-def find_bystanders(pool: CandidatePool, rows: frozenset[int], *, same_speaker: bool = False) -> frozenset[int]:
+def find_bystanders(pool: CandidatePool, rows: Iterable[int], *, same_speaker: bool = False) -> frozenset[int]:
     """Return the messages around these that have no word of the query themselves. With ``same_speaker``, only those of
     the same person: what another says after a question may be the answer."""
-    bystanders: set[int] = set()
-    for row in rows:
-        for chunk in pool.messages_around(row, _CONTEXT_MESSAGES):
-            is_wordless = pool.text.get(chunk.row, NO_WORDS).coverage == 0.0
-            if is_wordless and not (same_speaker and pool.speaker(chunk.row) != pool.speaker(row)):
-                bystanders.add(chunk.row)
-    return frozenset(bystanders)
+    return frozenset(
+        chunk.row
+        for row in rows
+        for chunk in pool.messages_around(row, _CONTEXT_MESSAGES)
+        if pool.text.get(chunk.row, NO_WORDS).coverage == 0.0
+        and not (same_speaker and pool.speakers[chunk.row] != pool.speakers[row])
+    )
 
 
 def move_last(ranked: Sequence[Scored], rows: frozenset[int], *, min_score: float) -> list[Scored]:
@@ -149,20 +147,23 @@ def arrange(
     """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones."""
     if len(ranked) < 2 or ranked[0].relevance < min_score:
         return Arrangement(list(ranked))
-    ranked = _yield_to_notes(ranked)
-    best, rest = ranked[:MAX_COMPARED], ranked[MAX_COMPARED:]
+    if pool.messages:
+        ranked = _yield_to_notes(ranked)
+    best, rest = list(ranked[:MAX_COMPARED]), ranked[MAX_COMPARED:]
+    statements = _Statements(content_words(query_text))
+    repeats: dict[int, int] = {}
+    newer_than: dict[int, list[int]] = {}
     if any(scored.chunk.source == "sessions" for scored in best):  # many messages may have crowded out the notes
         best += [scored for scored in rest if scored.chunk.source != "sessions"][:_MORE_NOTES]
-    statements = _Statements(content_words(query_text))
-    best, repeats = _put_notes_first(best, statements)
-    newer_than: dict[int, list[int]] = {}
+        best, repeats = _put_notes_first(best, statements)
     if by_time:
         best, newer_than = _put_newest_first(best, statements, repeats.keys(), min_score=min_score)
         if len(newer_than.get(best[0].chunk.row, ())) >= _CHAIN:
             best = _lift_newest(best, rest, statements, newer_than)
     rows = {scored.chunk.row for scored in best}
     ordered = [*best, *(scored for scored in rest if scored.chunk.row not in rows)]
-    return Arrangement(_sorted(ordered), repeats, newer_than, find_bystanders(pool, frozenset(repeats)))
+    bystanders = find_bystanders(pool, repeats) if repeats else frozenset[int]()
+    return Arrangement(_sorted(ordered), repeats, newer_than, bystanders)
 
 
 def _yield_to_notes(ranked: Sequence[Scored]) -> list[Scored]:
@@ -212,7 +213,7 @@ def _put_newest_first(
         if older:
             newer_than[scored.chunk.row] = [chunk.row for chunk in sorted(older, key=_age)]
             at, to = _index_of(ordered, scored.chunk), min(_index_of(ordered, chunk) for chunk in older)
-            _move_up(ordered, at, to, "newer", f"newer than {_citation(ordered[to])}")
+            _move_up(ordered, at, to, "newer", f"newer than {ordered[to].chunk.citation}")
     return ordered, newer_than
 
 
@@ -226,7 +227,7 @@ def _lift_newest(
         return best
     newest = min(newer, key=lambda scored: _age(scored.chunk))
     newer_than[newest.chunk.row] = [top.chunk.row, *newer_than.get(top.chunk.row, ())]
-    lifted = newest.at_least(top.score, top.relevance, "newer", f"newer than {_citation(top)}")
+    lifted = newest.at_least(top.score, top.relevance, "newer", f"newer than {top.chunk.citation}")
     return [lifted, *(scored for scored in best if scored is not newest)]
 
 
@@ -251,10 +252,6 @@ def _below(scored: Scored, other: Scored, name: str, why: str) -> Scored:
 
 def _age(chunk: ChunkRow) -> tuple[int, int]:
     return -chunk.timestamp_ms, -chunk.start_line
-
-
-def _citation(scored: Scored) -> str:
-    return cite(scored.chunk.path, scored.chunk.start_line, scored.chunk.end_line)
 
 
 # comparing

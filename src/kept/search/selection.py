@@ -71,7 +71,8 @@ def select_hits(
             selection.dropped.append((scored, "shown with a better hit"))
         else:
             selection.consider(scored)
-    selection.add_duplicates()
+    if selection.duplicates:
+        selection.add_duplicates()
     return selection
 
 
@@ -91,7 +92,8 @@ class Selection:
         self._max_results = max_results
         self._words: list[frozenset[str]] = []
         """Words of each passage that is shown, to compare others with."""
-        self._duplicates: list[Scored] = []
+        self.duplicates: list[Scored] = []
+        """Near-duplicates of hits that are waiting for the other hits of their grade."""
         self._hit_of_note: dict[str, int] = {}
         """Path of a note, and row of its hit."""
 
@@ -103,9 +105,10 @@ class Selection:
         else:
             words = frozenset(_WORD.findall(scored.chunk.text.lower()))
             if any(_are_alike(words, others) for others in self._words):
-                self._duplicates.append(scored)
+                self.duplicates.append(scored)
             else:
-                self.add_duplicates(before=scored)  # which must not push them out
+                if self.duplicates:
+                    self.add_duplicates(before=scored)  # which must not push them out
                 self._add(scored, words, full="beyond max_results")
 
     def _is_full(self, chunk: ChunkRow) -> bool:
@@ -131,8 +134,8 @@ class Selection:
 
     def add_duplicates(self, *, before: Scored | None = None) -> None:
         """Add the near-duplicates, or only those that are better than a candidate."""
-        for scored in [other for other in self._duplicates if before is None or _is_better_duplicate(other, before)]:
-            self._duplicates.remove(scored)
+        for scored in [other for other in self.duplicates if before is None or _is_better_duplicate(other, before)]:
+            self.duplicates.remove(scored)
             if self._windows.shows(scored.chunk):
                 self.dropped.append((scored, "shown with a better hit"))
             else:

@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from kept.base.listings import FoundLink
-from kept.base.records import Source
+from kept.base.records import Source, cite
 from kept.base.values import frozen
 from kept.base.words.segment import name_key
 
@@ -238,6 +238,10 @@ class ChunkRow:
     channel: str | None = None
     is_recalled: int = 0
     """1 for an answer that an agent gave from memory."""
+
+    @property
+    def citation(self) -> str:
+        return cite(self.path, self.start_line, self.end_line)
 
 
 @frozen
