@@ -11,7 +11,7 @@ Times: `date_reader` reads expressions such as "last week" with the words and th
 `query_dates` also reads dates that limit a search. `expansion` adds other spellings of words. Order: `fact_validity`
 puts what holds before what was replaced, `repetitions` lowers echoes and conflict copies. For people: `hit_display`.
 
-Around a search: `memory_search` checks its arguments and chooses between the index and another program (`qmd`);
-`memory_view` is what a person, a group or a project may find; `browse` lists what is there without a query, and reads
-what a path, citation, day or title means; `memory_notes` answers about tags and links.
+Around a search: `memory_view` is what a memory finds and what a person, a group or a project may see, and chooses
+between the index and another program (`qmd`); `browse` lists what is there without a query, reads what a path,
+citation, day or title means, and answers about tags and links.
 """

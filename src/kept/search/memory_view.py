@@ -106,8 +106,8 @@ class MemoryView:
             if not result.hits and time_query.may_be_mentioned(now):
                 # Nothing is from that date, but other notes may mention it. If none is likely to, the empty list is the
                 # answer: it tells how the time was read.
-                found = self._ask(service, request, filters, progress)
-                result = result if found.answered == "no" else found
+                mentions = self._ask(service, request, filters, progress)
+                result = result if mentions.answered == "no" else mentions
         if request.seen and result.period:
             result = replace(result, hits=_leave_out(result, request.seen, request.query))
         return self._complete(service, result, filters)
