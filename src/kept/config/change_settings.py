@@ -218,7 +218,7 @@ def _change(tree: Any, path: Path, value: Any, agent: str | None) -> None:
 
 
 @frozen
-class _Place:
+class _Node:
     """A value in the text, as a node of PyYAML; None is all of a text that says nothing."""
 
     node: Any
@@ -233,16 +233,16 @@ class _Place:
         return len(text[: node.end_mark.index].rstrip())
 
 
-def _find_places(root: Any, path: Path) -> list[_Place]:
+def _find_places(root: Any, path: Path) -> list[_Node]:
     """Return the values on the way to a path, the whole text first, as far as each is in lines of its own."""
-    places = [_Place(root)]
+    places = [_Node(root)]
     for step in path:
         node = places[-1].node
         items = [] if getattr(node, "flow_style", True) else node.value
         if isinstance(step, int):
-            places += map(_Place, items[step : step + 1])
+            places += map(_Node, items[step : step + 1])
         else:
-            (*fitting,) = (_Place(value, key) for key, value in items if key.value == step)
+            (*fitting,) = (_Node(value, key) for key, value in items if key.value == step)
             if len(fitting) > 1:
                 raise ValueError("a key is given twice")
             places += fitting
@@ -251,7 +251,7 @@ def _find_places(root: Any, path: Path) -> list[_Place]:
     return places
 
 
-def _replace(text: str, place: _Place, value: Any) -> str:
+def _replace(text: str, place: _Node, value: Any) -> str:
     """Return the text with another value at a place. Raise ValueError if a comment would be lost."""
     head = text[: place.node.start_mark.index] if place.key is None else f"{text[: place.key.end_mark.index]}: "
     end = place.end(text)
@@ -262,7 +262,7 @@ def _replace(text: str, place: _Place, value: Any) -> str:
     return head + _written(value) + text[end:]
 
 
-def _insert(text: str, place: _Place, rest: Path, value: Any, agent: str | None) -> str:
+def _insert(text: str, place: _Node, rest: Path, value: Any, agent: str | None) -> str:
     """Return the text with a value below a place, after the steps that are missing."""
     at, column = len(text), 0
     if place.node is not None:  # without a group or a list there, the key has no value yet
@@ -278,7 +278,7 @@ def _insert(text: str, place: _Place, rest: Path, value: Any, agent: str | None)
     return "".join((before, "\n" if before and not before.endswith("\n") else "", *lines, text[at:]))
 
 
-def _remove(text: str, places: list[_Place]) -> str:
+def _remove(text: str, places: list[_Node]) -> str:
     """Return the text without the lines of the last of the places, and of those above it that have nothing else."""
     end = places[-1].end(text)
     while len(places) > 2 and len(places[-2].node.value) == 1 and places[-2].key is not None:

@@ -22,7 +22,7 @@ from kept.config.read import (
     read_settings,
     snake,
 )
-from kept.config.schema import AgentSettings, Settings, SettingsFile
+from kept.config.schema import AgentSettings, FileSettings, Settings
 from kept.errors import AgentNotFound, ConfigError
 
 _NOT_SETTINGS = ("KEPT_HOME", "KEPT_AGENT", "KEPT_CONFIG", "KEPT_DATABASE")
@@ -156,7 +156,7 @@ def user_settings(
     try:
         if misplaced := next((key for key in parsed if snake(str(key)) in hints(AgentSettings)), None):
             raise ConfigError(f"{misplaced}: there is no such setting here.", hint="Put it under agents.defaults.")
-        read = read_group(SettingsFile, parsed, at="", notices=notices)
+        read = read_group(FileSettings, parsed, at="", notices=notices)
         agents, own = read.get("agents", {}), SettingGroup()
         for at, entry in enumerate(agents.get("list") or ()):
             if not (name := entry.pop("id", "")):

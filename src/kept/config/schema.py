@@ -451,7 +451,7 @@ class AgentsSettings:
 
 
 @frozen
-class SettingsFile:
+class FileSettings:
     """The shape of config.yaml."""
 
     agents: AgentsSettings = AgentsSettings()

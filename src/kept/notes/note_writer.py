@@ -137,8 +137,8 @@ class NoteWriter:
             now = self.now
             # Obsidian shows the name of a file above its text.
             heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
-            found = find_daily(self.workspace, now.date(), daily)
-            path, is_new = found or daily.name(now.date()), found is None
+            existing = find_daily(self.workspace, now.date(), daily)
+            path, is_new = existing or daily.name(now.date()), existing is None
             if self.workspace.layout == "vault":
                 _writable(self.workspace, path)
         elif to == "memory":
