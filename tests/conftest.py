@@ -1,7 +1,5 @@
 """Fixtures for every test: a home and a workspace of its own, a memory without a model, and the real command."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """AsyncMemory: the memory for asyncio."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 

@@ -1,7 +1,5 @@
 """The error tree: its picture, its codes, and its statuses."""
 
-from __future__ import annotations
-
 import re
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """Memory as a Python program uses it: wrong values are refused with a hint, and closed means closed."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 

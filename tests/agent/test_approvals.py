@@ -1,7 +1,5 @@
 """Calls of tools that a person decides about: allowed, denied, too late, and interrupted."""
 
-from __future__ import annotations
-
 import asyncio
 
 from kept.agent.events import UNDECIDED, ApprovalAsked, ApprovalDecided, Inbound, Reply, ToolStarted, describe_approval

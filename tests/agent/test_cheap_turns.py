@@ -1,7 +1,5 @@
 """What is new is flushed when a session ends."""
 
-from __future__ import annotations
-
 import asyncio
 
 from kept.testing import ScriptedChat

@@ -1,7 +1,5 @@
 """What happens when a conversation outgrows its model: it is written down, summarised, and all of it is still found."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import multiprocessing

@@ -1,7 +1,5 @@
 """What a model is sent: whole, within its budget, and such as every provider takes."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from itertools import chain

@@ -1,7 +1,5 @@
 """What was recalled and sent for an answer is recorded with it, small, readable, and within reach of a forget."""
 
-from __future__ import annotations
-
 import json
 
 from kept.agent.context import read_context

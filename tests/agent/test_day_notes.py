@@ -1,7 +1,5 @@
 """Notes of today and yesterday, and the part of a long MEMORY.md that a message is about, in what a model is sent."""
 
-from __future__ import annotations
-
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, shown
 from tests.support.workspaces import write_note

@@ -1,7 +1,5 @@
 """The whole of it over real HTTP, in both wire formats, and with a real program: only the model itself is scripted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

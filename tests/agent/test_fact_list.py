@@ -1,7 +1,5 @@
 """Facts in the answers of models to the flush prompt, however they are put."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

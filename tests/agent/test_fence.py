@@ -1,7 +1,5 @@
 """Text that is data stays inside its block, whatever it says and however it is written."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Python functions as tools: the schema a model sees, the arguments a function gets, and what becomes of failures."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import enum

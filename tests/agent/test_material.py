@@ -1,7 +1,5 @@
 """What a turn is given from outside its conversation: memories that follow the talk."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.agent.material import plan_queries

@@ -1,7 +1,5 @@
 """Tools of MCP servers, with a real server as a program and over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """How much of what a long conversation sends is a prefix that the provider has cached."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """An agent in a conversation: what it is told, and where it writes, depends on who is in it."""
 
-from __future__ import annotations
-
 from kept.testing import ScriptedChat
 from tests.support.agents import AgentHarness, open_agent, shown
 from tests.support.workspaces import write_note

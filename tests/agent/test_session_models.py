@@ -1,7 +1,5 @@
 """Model of a session, how much it thinks, and a second model for work in the background."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

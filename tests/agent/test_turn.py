@@ -1,7 +1,5 @@
 """One turn, from a message to a reply that is remembered."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

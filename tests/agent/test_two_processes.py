@@ -1,7 +1,5 @@
 """Several processes in one session: every request ends with the person, and no result is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

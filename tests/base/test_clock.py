@@ -1,7 +1,5 @@
 """Delays between attempts."""
 
-from __future__ import annotations
-
 from kept.base.clock import Backoff
 
 

@@ -1,7 +1,5 @@
 """Which repository a folder belongs to, without running git."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

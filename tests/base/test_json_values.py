@@ -1,7 +1,5 @@
 """Frozen values as JSON, and back."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 

@@ -1,7 +1,5 @@
 """`kept.base.limits`: UTF-8, one line, a limited length, the estimated number of tokens."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Values made with `frozen` behave as frozen, slotted dataclasses do."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import pickle

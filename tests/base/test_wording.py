@@ -1,7 +1,5 @@
 """Numbers as people read them."""
 
-from __future__ import annotations
-
 from kept.base.wording import plural, size_text
 
 

@@ -1,7 +1,5 @@
 """Agents: who there is, making one, and what happens for a name that nobody has."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """kept export, restore and why, as a person uses them."""
 
-from __future__ import annotations
-
 from tests.support.files import write_file
 
 

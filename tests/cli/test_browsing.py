@@ -1,7 +1,5 @@
 """kept list, kept recent, kept get by name, and a search for a time, as people type them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`kept chat` as people use it: once, in a pipe, and at a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

@@ -1,7 +1,5 @@
 """The command as people and scripts run it: a real process, its output, its exit code, and what it leaves on disk."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

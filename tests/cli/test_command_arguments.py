@@ -1,7 +1,5 @@
 """What people type: options anywhere, text with dashes, and help."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """kept add --replaces and kept search --as-of, as commands."""
 
-from __future__ import annotations
-
 from tests.support.fake_time import today
 from tests.support.files import write_file
 from tests.support.terminals import run_on_terminal

@@ -1,7 +1,5 @@
 """kept forget: shows the places, asks, forgets, and prints a receipt."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """kept history and kept undo."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.base.records import ENTRY_RULE

@@ -1,7 +1,5 @@
 """Hits as a person sees them on terminals of several widths, and as a program gets them in a pipe."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Nothing that comes from a file, a name, a transcript or a server reaches a terminal raw, whatever the command."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

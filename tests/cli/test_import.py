@@ -1,7 +1,5 @@
 """kept import, as a person and as a script use it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """kept init: a new workspace, a folder that is adopted as it is, and a workspace that moves."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -1,7 +1,5 @@
 """The JSON of every command is as docs/reference/json.schema.json describes it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

@@ -1,7 +1,5 @@
 """`kept models`: list, download, switch and remove, with small real models."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

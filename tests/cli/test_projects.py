@@ -1,7 +1,5 @@
 """Notes for one repository: where they are written, who finds them, and who does not."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Every remembered fact leads back to where it came from."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.cli.get import trace_note

@@ -1,7 +1,5 @@
 """kept review."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept import Author

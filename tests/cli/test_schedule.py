@@ -1,7 +1,5 @@
 """kept schedule: add, list, remove, pause, resume, run, and what status and archives know of it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

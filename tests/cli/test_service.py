@@ -1,7 +1,5 @@
 """Background services: definitions that the service manager accepts, and what installing and removing one runs."""
 
-from __future__ import annotations
-
 import os
 import plistlib
 import shlex

@@ -1,7 +1,5 @@
 """kept sessions, as a person and as a script use it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

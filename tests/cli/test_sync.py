@@ -1,7 +1,5 @@
 """`kept sync` by hand, from fresh homes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """kept tags, kept links and kept search --tag."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.commands import kept_environment, run_kept

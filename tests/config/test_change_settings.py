@@ -1,7 +1,5 @@
 """Changing settings by command: what is written, what is left as it was, and what is refused."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

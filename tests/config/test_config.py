@@ -1,7 +1,5 @@
 """Settings: where they come from, what is refused, and what is never shown."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

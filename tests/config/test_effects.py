@@ -1,7 +1,5 @@
 """Every setting changes something: a test elsewhere shows its effect, or one of those at the end of this file."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

@@ -1,8 +1,6 @@
 """Settings of earlier versions, and of the designs that Kept grew from: a file with them opens, and a notice says what
 becomes of each."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

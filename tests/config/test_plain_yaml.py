@@ -1,7 +1,5 @@
 """Settings of plain names and words are read without PyYAML, to the same value."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """A server of OpenAI's protocol, and memories that embed with it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Big jobs through the providers' batch APIs: paid for once, whatever happens in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

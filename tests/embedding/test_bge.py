@@ -1,7 +1,5 @@
 """bge-small-en-v1.5, int8, as people use it: the real model, read from the package that has it."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The build of the built-in model. Its table has a checksum, so only the form of the file is tested."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

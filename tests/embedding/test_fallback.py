@@ -1,7 +1,5 @@
 """When the first provider fails: its fallback, words alone, and never two kinds of vectors in one comparison."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept import Memory

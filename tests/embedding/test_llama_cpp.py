@@ -1,7 +1,5 @@
 """A GGUF model: a tiny one that the test writes, loaded and run by the real llama.cpp."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

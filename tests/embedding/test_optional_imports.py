@@ -1,7 +1,5 @@
 """Who has no model of their own pays nothing for those who have."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The table of providers agrees with the other places that name a provider."""
 
-from __future__ import annotations
-
 import typing
 
 import pytest

@@ -1,7 +1,5 @@
 """Which embedder the settings mean, where its key comes from, and what it costs those who do not use it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

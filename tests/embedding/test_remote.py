@@ -1,7 +1,5 @@
 """Each provider against a server that speaks its documented wire format, in good times and bad."""
 
-from __future__ import annotations
-
 import json
 import math
 import struct

@@ -1,7 +1,5 @@
 """Remote providers behind a memory: what is indexed, what is searched, and what is left when they fail."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The built-in embedder: its file, its tokenizer against the library it stands in for, its vectors and their parts."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

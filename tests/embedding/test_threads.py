@@ -1,7 +1,5 @@
 """Local models under several threads, as indexing uses them."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

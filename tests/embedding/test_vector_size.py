@@ -1,7 +1,5 @@
 """A server that answers with vectors of another size than before: noticed, said, and healed without being asked."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.server.doctor import examine, repair

@@ -1,7 +1,5 @@
 """What is forgotten is nowhere afterwards, and everything else is as it was."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

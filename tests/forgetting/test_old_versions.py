@@ -1,7 +1,5 @@
 """Removing a text from the whole history."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

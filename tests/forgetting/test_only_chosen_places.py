@@ -1,7 +1,5 @@
 """Only the places that were chosen change. Every other byte is the same afterwards."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

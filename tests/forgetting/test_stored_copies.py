@@ -1,7 +1,5 @@
 """Copies that are not notes or conversations: files of others, temporary files, and old versions of notes."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.base.durable import replacing

@@ -1,7 +1,5 @@
 """Commands are answered without a model, and /forget asks first."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Accepted messages, and what became of them, are on disk."""
 
-from __future__ import annotations
-
 import errno
 import resource
 from collections.abc import Iterator

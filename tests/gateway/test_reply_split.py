@@ -1,7 +1,5 @@
 """Replies are cut into parts that a channel takes, and read as before."""
 
-from __future__ import annotations
-
 import re
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """From a message that was accepted to a reply that was delivered."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Schedules and heartbeats: asked once, answered in their conversation, delivered like any reply."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Looking without a question: what is from a time, which notes there are, and a note by its day or title."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 from pathlib import Path

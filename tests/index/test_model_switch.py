@@ -1,7 +1,5 @@
 """A process with older settings does not undo a switch to another model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """When a note and the entries in it were written."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 

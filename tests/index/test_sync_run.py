@@ -1,7 +1,5 @@
 """What indexing does, what it costs, and what it leaves alone."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Conversations are found like notes: by word and by meaning, without their secrets, and at the cost of what is new."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os

@@ -1,7 +1,5 @@
 """A memory as one person sees it: what others said or wrote in private is not there, by any way to it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A chat model on loopback."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

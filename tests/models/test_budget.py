@@ -1,7 +1,5 @@
 """What models used, by day and purpose; and the budget that stops them."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import json

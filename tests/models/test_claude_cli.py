@@ -1,7 +1,5 @@
 """Claude Code as a model: a program that stands in for it, and the real one from npm."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

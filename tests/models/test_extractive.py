@@ -1,7 +1,5 @@
 """Without a model: the sentences that matter, as they were said, with their dates."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """What embedding used and cost, by day; what it would cost; and which providers there are."""
 
-from __future__ import annotations
-
 import datetime as dt
 import socket
 

@@ -1,7 +1,5 @@
 """Anthropic's and OpenAI's formats over real HTTP: what is sent, what is heard, and what every failure means."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

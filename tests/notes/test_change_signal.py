@@ -1,7 +1,5 @@
 """When a long-running process scans its notes again: the kernel's signal, and how long it is trusted."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.index import index_handle, sources

@@ -1,7 +1,5 @@
 """Conflict copies of notes are recognised by name, named in reports, and searched like the note itself."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Dates in the format of moment.js, as file names."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 

@@ -1,7 +1,5 @@
 """What a line says, and how two lines relate: by rules, on pairs that somebody wrote who had not seen them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A whole note is edited, in its encoding and with its line ends."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Where paths lead: not out of a workspace, not to a note that no search finds, not into a file of another name."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

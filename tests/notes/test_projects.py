@@ -1,7 +1,5 @@
 """Memory of a project, in Python."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.errors import NoteNotFound, NotFound, PathRefused, UsageError

@@ -1,7 +1,5 @@
 """Replacing a fact: the old line stays, struck through and dated, and nothing changes if the citation is wrong."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 from pathlib import Path

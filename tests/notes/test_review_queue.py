@@ -1,7 +1,5 @@
 """What happens to the text that a model writes: at once, or proposed."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """What a line says about when it holds, in the forms that people write."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

@@ -1,7 +1,5 @@
 """A vault: all Markdown of a folder, without what is left out, and daily notes where it keeps them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 

@@ -1,7 +1,5 @@
 """The notes as files: which are found, which may be named, how they are read and how they are written."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os

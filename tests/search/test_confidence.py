@@ -1,7 +1,5 @@
 """A score means the same for every query: scaled by how sure it is that there is an answer, in an unchanged order."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """Evidence for an utterance, the part of a conversation that is shown, and scores that are the sum of their parts."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A note's exact title, identifier or phrase always ranks first."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

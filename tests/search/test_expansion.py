@@ -1,7 +1,5 @@
 """Words that the notes have in another spelling: compounds, typos, beginnings, wildcards and equivalents."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Facts that change: what holds comes first, as of any day, with vectors and by words only."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

@@ -1,7 +1,5 @@
 """What a note is found by, and what is no answer."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.workspaces import open_memory, write_note

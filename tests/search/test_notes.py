@@ -1,7 +1,5 @@
 """Rules for notes alone: trust in meaning, notes as a whole, one hit for each note, and the words around a question."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial

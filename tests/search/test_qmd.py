@@ -1,7 +1,5 @@
 """Searching through qmd: the real program by word, and programs in its place that are slow, broken or lie."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

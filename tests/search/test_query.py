@@ -1,7 +1,5 @@
 """The terms of a query, their spelling, and the notes that they find."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.search.query import parse_query

@@ -1,7 +1,5 @@
 """Periods in a query: what they mean, and how little they may change."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

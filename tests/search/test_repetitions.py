@@ -1,7 +1,5 @@
 """Passages that repeat the query, a note or each other."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reranking: what a model may change, when it stops, and that it never prevents an answer."""
 
-from __future__ import annotations
-
 from itertools import count
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The order in which notes came into the index does not show: an answer is the same as after a fresh rebuild."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The hits of a search, their order, and its messages."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

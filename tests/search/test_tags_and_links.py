@@ -1,7 +1,5 @@
 """Notes found by their properties and tags, and the links between them."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.base.listings import TagCount

@@ -1,7 +1,5 @@
 """Time expressions in many languages and notations, and the interval that each of them means."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

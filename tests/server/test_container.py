@@ -1,7 +1,5 @@
 """The container files name only what exists. The image itself is not built here."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Who may do what with a token, on every route, page and tool."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

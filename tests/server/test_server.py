@@ -1,7 +1,5 @@
 """The running server: logs, figures, limits, revoked tokens, a second process, and its end."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

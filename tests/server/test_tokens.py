@@ -1,7 +1,5 @@
 """Tokens: created once, hashed, revoked at once, and never let in by accident."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Deleted sessions stay deleted, and can be restored, whatever happens in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """What a conversation repeats from memory is not something said."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

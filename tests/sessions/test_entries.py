@@ -1,7 +1,5 @@
 """Entries and keys: what is written is what is read, and nothing is lost for not being known."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

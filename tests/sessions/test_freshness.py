@@ -1,7 +1,5 @@
 """When a conversation goes on, and when it begins anew."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

@@ -1,7 +1,5 @@
 """Exports of ChatGPT."""
 
-from __future__ import annotations
-
 import json
 
 from kept.sessions.entries import Attachment, Message, Text, Thinking, ToolCall, ToolResult

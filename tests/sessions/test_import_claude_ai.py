@@ -1,7 +1,5 @@
 """Exports of Claude.ai."""
 
-from __future__ import annotations
-
 from kept.sessions.entries import Attachment, Text, Thinking, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from tests.support.chat_exports import claude_conversation, claude_message, claude_talk, claude_zip

@@ -1,7 +1,5 @@
 """Claude Code's transcripts."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.sessions.entries import Attachment, CompactionEntry, StateEntry, Text, Thinking, ToolCall, ToolResult

@@ -1,7 +1,5 @@
 """Codex's rollouts."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.sessions.entries import Attachment, CompactionEntry, Thinking, ToolCall, ToolResult

@@ -1,7 +1,5 @@
 """Exports that no service has written: archives that are refused, and JSON with anything in any place."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 import tracemalloc

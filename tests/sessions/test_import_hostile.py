@@ -1,7 +1,5 @@
 """No bytes whatsoever make an importer raise, and what it takes in can be read again."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """OpenClaw's sessions: files, the list of their keys, its database, its notes."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import os

@@ -1,7 +1,5 @@
 """pi's transcripts, and what every import holds to."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 

@@ -1,7 +1,5 @@
 """People: whose a conversation is, and which conversations and notes a person or a group sees."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A conversation of a million messages: counted in bytes read, since time is nobody's promise on a busy machine."""
 
-from __future__ import annotations
-
 import json
 import os
 

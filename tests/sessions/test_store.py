@@ -1,7 +1,5 @@
 """SessionStore: what it finds, counts and keeps, and a catalogue that never has the last word."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

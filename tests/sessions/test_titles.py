@@ -1,7 +1,5 @@
 """The title of a conversation, and what clients put into messages."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.sessions.echoes import strip_markup

@@ -1,7 +1,5 @@
 """Transcripts: what was acknowledged is there, what is torn is repaired, what is damaged is said."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Conversations belong to one workspace: another one that is named for a run does not open them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What every storage does: the same tests run on all of them."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

@@ -1,7 +1,5 @@
 """A storage in a folder: kills, other programs, links, disks that are full or read-only."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """What only a storage in PostgreSQL has to stand: lost connections, frozen servers, successors, schemas, migrations."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Books and logs of records: one that is damaged costs only itself, and two writers lose nothing."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 

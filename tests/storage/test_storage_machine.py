@@ -1,7 +1,5 @@
 """Any sequence of commits, edits by others and kills: nothing acknowledged is lost, nothing half done is seen."""
 
-from __future__ import annotations
-
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.support.storage_machine import SETTINGS, StorageMachine

@@ -1,7 +1,5 @@
 """An agent over real notes, real transcripts and a real index, with a scripted model."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 from collections.abc import Iterator, Sequence

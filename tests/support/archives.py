@@ -1,7 +1,5 @@
 """A home with something of everything, and archives made by hand to do harm."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

@@ -4,8 +4,6 @@ A Chromium that is there is used. Otherwise, root installs the package of the di
 Playwright's own download.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Candidates of a query, without an index."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from kept.base.clock import DAY_MS

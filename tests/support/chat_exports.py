@@ -1,7 +1,5 @@
 """Build exports of ChatGPT and Claude.ai, in zip files as people download them."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path

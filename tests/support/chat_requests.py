@@ -1,7 +1,5 @@
 """Send a request to a chat model and collect its events, without a test framework for coroutines."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs of the command as forks of a process that has imported it: see `command_server`."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json

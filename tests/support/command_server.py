@@ -4,8 +4,6 @@ Most of a short command's time is spent importing. A fork has the arguments, env
 and nothing of an earlier one: the server itself never runs a command.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import gc

@@ -1,7 +1,5 @@
 """Run the real `kept` command in a process of its own: a fork of one that has imported it, or a new interpreter."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

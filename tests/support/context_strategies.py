@@ -1,7 +1,5 @@
 """Hypothesis strategies for conversations, and views of them."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Tests that are coroutines. pytest finds the hook in `tests/conftest.py`."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 

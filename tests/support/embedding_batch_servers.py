@@ -4,8 +4,6 @@ A batch finishes after `looks` polls, with the next status in `ends`. Answers ne
 `at` is called before and after every step.
 """
 
-from __future__ import annotations
-
 import email
 import json
 import re

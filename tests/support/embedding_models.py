@@ -1,7 +1,5 @@
 """Write small real models, and find the large one that the Makefile installs."""
 
-from __future__ import annotations
-
 import importlib.util
 import struct
 from pathlib import Path

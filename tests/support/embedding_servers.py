@@ -4,8 +4,6 @@ A server checks each request as its provider does and answers with vectors of ha
 `faults` replaces the answers to the next requests, one fault each. `always` replaces all of them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

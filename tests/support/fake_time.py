@@ -1,7 +1,5 @@
 """Time for tests: pauses that return at once, and the name of the current day."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from kept.base import net

@@ -1,7 +1,5 @@
 """Write files and compare folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

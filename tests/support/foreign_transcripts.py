@@ -1,7 +1,5 @@
 """Build transcripts in the formats of other programs, and import them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

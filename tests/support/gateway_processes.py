@@ -1,7 +1,5 @@
 """Start gateways as separate processes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

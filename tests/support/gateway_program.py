@@ -5,8 +5,6 @@
 The model repeats the marks (<<...>>) in the message. It appends a line to HOME/asked.log for every call.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import sys

@@ -1,7 +1,5 @@
 """The history of a workspace, as tests look at it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kept import Memory

@@ -1,7 +1,5 @@
 """A gateway with the HTTP channel, in this process, and a client for it."""
 
-from __future__ import annotations
-
 import json
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """Compare two indexes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import apsw

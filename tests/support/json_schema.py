@@ -1,7 +1,5 @@
 """Check the JSON of a command against docs/reference/json.schema.json."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

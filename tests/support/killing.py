@@ -1,7 +1,5 @@
 """Kills a process at a chosen step: before the n-th call that changes the disk, of which a write is done by half."""
 
-from __future__ import annotations
-
 import os
 
 _CALLS = ("write", "pwrite", "replace", "rename", "unlink", "fsync", "mkdir", "ftruncate")

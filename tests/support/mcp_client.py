@@ -1,7 +1,5 @@
 """MCP clients of a `kept mcp` process. They send plain JSON, so that they can also send what no library would."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import threading

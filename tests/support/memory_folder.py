@@ -4,8 +4,6 @@ Most tests write durably and would wait for a disk. Nothing here has to survive 
 killed loses no more in memory than on a disk.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """Models of the catalogue whose files are in a wheel that pip finds in a folder."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """Every way in which one record can be wrong: fields that are missing or cannot be true, and flipped bits."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Iterator

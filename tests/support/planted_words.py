@@ -1,8 +1,6 @@
 """A home and a workspace with a word in every kind of place, and a search through all bytes that shares no code with
 the one under test."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

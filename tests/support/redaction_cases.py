@@ -4,8 +4,6 @@ Most are lines of secrets.txt: a kind, a tab, and a text with ⟦its secret⟧. 
 40 random signs: so no scanner of repositories takes a key for real. The same signs come out each time.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import random

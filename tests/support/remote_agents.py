@@ -1,7 +1,5 @@
 """An agent whose model is asked over HTTP, in a provider's wire format."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import contextmanager
 

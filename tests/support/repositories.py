@@ -1,7 +1,5 @@
 """Clones of repositories, as far as Kept reads them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.files import write_file

@@ -1,7 +1,5 @@
 """Where things are in this repository."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A responder over real notes, real transcripts and a real agent, with a scripted model."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping

@@ -1,7 +1,5 @@
 """A gateway that runs in this process while a test talks to it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, closing

@@ -3,8 +3,6 @@
 Every screen has something to show. Conversations are held with the real agent and a scripted model.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

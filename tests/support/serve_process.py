@@ -1,7 +1,5 @@
 """`kept serve` as a process, with tokens, and requests to it."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import queue

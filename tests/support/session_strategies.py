@@ -1,7 +1,5 @@
 """Hypothesis strategies for every kind of entry, and a session store with a frozen clock."""
 
-from __future__ import annotations
-
 import datetime as dt
 from pathlib import Path
 from typing import Any

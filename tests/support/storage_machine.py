@@ -3,8 +3,6 @@
 The storage in memory is the model: a folder has to have the same after every step.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

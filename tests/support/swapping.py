@@ -4,8 +4,6 @@ Repeats an operation on a workspace. In the n-th run, just before its n-th call 
 something, a part of the path becomes a link to a folder outside. So every moment between two calls is tried.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Machines with the same notes: each has a home and a workspace of its own, and all share a bare repository on disk."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A gateway with the Telegram channel, in the test's own process."""
 
-from __future__ import annotations
-
 from contextlib import asynccontextmanager
 
 from kept import Memory, SessionStore

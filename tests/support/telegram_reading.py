@@ -1,7 +1,5 @@
 """Telegram messages as the channel reads them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import telegram

@@ -6,8 +6,6 @@ with BotApi() as api:
     api.sent                           # what the bot sent
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import defaultdict, deque

@@ -1,7 +1,5 @@
 """Run the real command on a pseudo terminal of a given width."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty

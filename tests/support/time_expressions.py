@@ -4,8 +4,6 @@ A line has the first moment of an interval, the first moment after it, and the e
 Monday.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 
 NOW = dt.datetime(2026, 11, 18, 10, 30)

@@ -1,7 +1,5 @@
 """Settings for the MCP server of the tests, and calls of its tools."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

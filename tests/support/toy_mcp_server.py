@@ -1,7 +1,5 @@
 """MCP server for tests, as a program: `python toy_mcp_server.py [--http PORT] [--fail] [--silent]`."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """Wait for something that happens in another thread, task or process."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable

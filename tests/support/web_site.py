@@ -1,7 +1,5 @@
 """The web pages of a memory below tmp_path: called in this process, or served on a free port for a browser."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

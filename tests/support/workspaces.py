@@ -1,7 +1,5 @@
 """A workspace on disk and a memory over it, both below the test's tmp_path."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

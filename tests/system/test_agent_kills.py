@@ -1,7 +1,5 @@
 """An agent that is killed again and again, each time at another write, comes to the same end as one that is not."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import random

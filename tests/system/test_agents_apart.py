@@ -1,7 +1,5 @@
 """Agents keep their people apart, and instructions are those of the person."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.agent.material import read_files

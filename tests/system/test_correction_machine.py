@@ -4,8 +4,6 @@ what the history says, an undo gives the bytes before, and what was forgotten is
 `KEPT_MACHINE_EXAMPLES=300` looks deeper than the ordinary run, with other sequences each time.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

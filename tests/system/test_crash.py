@@ -1,7 +1,5 @@
 """Killed at any moment, or out of space: the next run opens, verifies and converges, and no note is touched."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """A damaged or missing index is noticed, reported, and rebuilt from the notes."""
 
-from __future__ import annotations
-
 import os
 import random
 

@@ -1,7 +1,5 @@
 """What the documentation says is so, and everything there is, is in it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A memory does not answer with its own answers: in chats, over HTTP, and from imported conversations."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept import Message, SessionStore

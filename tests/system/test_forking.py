@@ -1,7 +1,5 @@
 """A forked child uses the memory that its parent had open, with connections of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

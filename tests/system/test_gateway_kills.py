@@ -1,7 +1,5 @@
 """A gateway that is killed again and again, at any moment, loses no message and sends no reply twice."""
 
-from __future__ import annotations
-
 import random
 import re
 import threading

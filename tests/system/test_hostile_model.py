@@ -1,7 +1,5 @@
 """A model that attacks gets nowhere, and the transcript says what it tried."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The tests mirror src/kept, and share code only through tests.support."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

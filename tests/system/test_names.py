@@ -1,7 +1,5 @@
 """One name for one thing, in the whole tree."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Bob never sees what Ada said in private: each test tries one way to it, through a running gateway."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Many processes and threads on one memory at once."""
 
-from __future__ import annotations
-
 import json
 import signal
 import threading

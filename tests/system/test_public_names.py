@@ -1,7 +1,5 @@
 """What `kept` promises to those who import it."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

@@ -1,7 +1,5 @@
 """A sound index is never replaced, and a damaged one is rebuilt without embedding anything again."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """No message, traceback or log repeats a key: not of the settings, and not one that looks like one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

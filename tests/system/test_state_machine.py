@@ -1,7 +1,5 @@
 """After any sequence of writes, edits, renames, deletions, failures and syncs, the index equals a fresh rebuild."""
 
-from __future__ import annotations
-
 import datetime as dt
 import shutil
 import tempfile

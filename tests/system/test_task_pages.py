@@ -1,7 +1,5 @@
 """The shell examples of the pages about everyday tasks run as printed, on a machine with some notes."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

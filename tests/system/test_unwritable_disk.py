@@ -1,7 +1,5 @@
 """A home on a disk that is full or read-only is searched without a write."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

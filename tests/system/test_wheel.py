@@ -1,7 +1,5 @@
 """The wheel: what is in it, that it works by itself, and where the build gets the embedding model from."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The worked examples, as they stand, against a model on loopback."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """memory_write with replaces, and memory_search as of a day."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

@@ -1,7 +1,5 @@
 """memory_forget shows the places first, and removes them only with their token."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept import SessionStore

@@ -1,7 +1,5 @@
 """Arguments under the names of OpenClaw's documents."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.agent.tools.toolbox import Toolbox

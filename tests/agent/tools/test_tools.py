@@ -1,7 +1,5 @@
 """What a model can do with the memory, and what it is told when it asks wrongly."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

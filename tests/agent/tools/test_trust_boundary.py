@@ -1,7 +1,5 @@
 """What tools may write, and that nothing recalled can pass for the server's own words."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import re

@@ -1,7 +1,5 @@
 """Calls over HTTP: what is tried again, what is not, and what is said about it."""
 
-from __future__ import annotations
-
 import io
 import socket
 from collections.abc import Iterator

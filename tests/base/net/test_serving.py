@@ -1,7 +1,5 @@
 """Sockets of our servers, rate limits, the address that a request came from, and which of them are this machine."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 

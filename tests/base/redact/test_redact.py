@@ -1,7 +1,5 @@
 """Secrets are taken out of a text, and nothing else is; in a time that only grows with its length."""
 
-from __future__ import annotations
-
 import json
 import time
 

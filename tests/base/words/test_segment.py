@@ -1,7 +1,5 @@
 """Words for the full-text index: any part of an unspaced run is found, and no letter is lost."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

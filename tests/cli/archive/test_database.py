@@ -1,7 +1,5 @@
 """A memory moves from files into a database and back by archives, and is whole in both."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

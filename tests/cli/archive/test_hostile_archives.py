@@ -1,7 +1,5 @@
 """An archive that was made to do harm is refused with one line, and changes nothing."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import tarfile

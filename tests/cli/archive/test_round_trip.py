@@ -1,7 +1,5 @@
 """What is exported is restored byte for byte, and nothing that is secret or derived is in an archive."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import stat

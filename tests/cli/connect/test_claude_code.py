@@ -1,7 +1,5 @@
 """The real Claude Code, with an empty environment, a home of its own and a model on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

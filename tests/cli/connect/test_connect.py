@@ -1,7 +1,5 @@
 """Connecting real-shaped settings: what is theirs stays, ours comes and goes."""
 
-from __future__ import annotations
-
 import json
 import stat
 import tomllib

@@ -1,7 +1,5 @@
 """One entry of a file is changed, and no other byte of it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

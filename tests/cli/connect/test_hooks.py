@@ -1,7 +1,5 @@
 """What Claude Code's hooks run: quick, bounded, marked as data, and never a reason for it to fail."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 

@@ -1,7 +1,5 @@
 """`kept sync` between machines that share a repository: what travels, how it is merged, and when it is refused."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

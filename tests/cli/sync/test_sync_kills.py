@@ -1,7 +1,5 @@
 """A sync that is killed, or during which others write, loses nothing."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

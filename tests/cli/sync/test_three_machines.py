@@ -1,7 +1,5 @@
 """After any edits of three machines, synchronised in any order, all have the same notes, and nothing is lost."""
 
-from __future__ import annotations
-
 import datetime as dt
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """Asking a person over HTTP, in Telegram and by commands, while other conversations go on."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

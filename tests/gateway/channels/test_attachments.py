@@ -1,7 +1,5 @@
 """Pictures and documents of messages: stored, handed to models that take them, and forgotten with the message."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """The OpenAI-compatible endpoint, called with OpenAI's own client."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """The Discord channel, against a server on loopback that speaks Discord's REST interface and gateway."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

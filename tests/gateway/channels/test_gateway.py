@@ -1,7 +1,5 @@
 """`kept gateway` as people run it: real processes, signals, the lock, and the examples of the documentation."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

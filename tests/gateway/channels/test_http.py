@@ -1,7 +1,5 @@
 """The HTTP channel, over real HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 

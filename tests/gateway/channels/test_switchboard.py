@@ -1,7 +1,5 @@
 """Several agents behind one gateway: routes, inboxes and queues of their own, and slots that they share."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import asynccontextmanager

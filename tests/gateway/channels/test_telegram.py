@@ -1,7 +1,5 @@
 """The Telegram channel, against a Bot API server on loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """Messages in Telegram that are more than a text: media, replies to others."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.telegram_reading import read

@@ -1,7 +1,5 @@
 """What a person sees of a reply in Telegram: formatting, and a draft while it is written."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 

@@ -1,7 +1,5 @@
 """Whose words a Telegram message holds: only what the sender wrote is addressed to us or a command."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

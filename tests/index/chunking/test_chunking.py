@@ -1,7 +1,5 @@
 """From text to chunks: nothing is lost, every line is cited exactly, and an edit stays in its section."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

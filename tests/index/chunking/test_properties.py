@@ -1,7 +1,5 @@
 """Properties of a note: front matter, and the page properties of Logseq."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

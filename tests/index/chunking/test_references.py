@@ -1,7 +1,5 @@
 """Tags and links in the text of a note."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.base.listings import FoundLink

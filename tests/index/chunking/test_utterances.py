@@ -1,7 +1,5 @@
 """Chunks of a conversation: all utterances are covered, and cutting as it grows gives the same as cutting it whole."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from hypothesis import given, settings

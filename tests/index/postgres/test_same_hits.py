@@ -1,7 +1,5 @@
 """A memory in a database finds the same as one in files: hits, order, grades, parts of scores, and what was dropped."""
 
-from __future__ import annotations
-
 import datetime as dt
 import tempfile
 from dataclasses import replace

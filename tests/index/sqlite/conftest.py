@@ -1,7 +1,5 @@
 """An index of its own for a test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The cache of embeddings holds codes and drops what is used least."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Arithmetic on the codes that vectors are stored as."""
 
-from __future__ import annotations
-
 import importlib
 import struct
 import sys

@@ -1,7 +1,5 @@
 """The scan of codes in memory against a plain float32 one, and after changes of the table."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import random

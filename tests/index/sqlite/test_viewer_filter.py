@@ -1,7 +1,5 @@
 """The filter of a viewer in SQL selects exactly what `Viewer` says that it sees."""
 
-from __future__ import annotations
-
 import apsw
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What a process remembers about words, and when it forgets it."""
 
-from __future__ import annotations
-
 from tests.support.workspaces import open_memory, write_note
 
 

@@ -1,7 +1,5 @@
 """Ranking in memory against SQLite's own: the same rows, counts and ties, whatever happens to the index."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 

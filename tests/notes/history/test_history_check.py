@@ -1,7 +1,5 @@
 """Checking the history."""
 
-from __future__ import annotations
-
 from kept.server.doctor import examine
 from tests.support.histories import changes_of, log_file
 from tests.support.workspaces import open_memory

@@ -1,7 +1,5 @@
 """Recording changes, and reading them back."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

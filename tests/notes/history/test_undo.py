@@ -1,7 +1,5 @@
 """Taking changes back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Edits by other programs, which a sync notices."""
 
-from __future__ import annotations
-
 import shutil
 
 from tests.support.histories import changes_of, log_file

@@ -1,7 +1,5 @@
 """The shipped confidence is what the documented procedure learns from the recorded signals."""
 
-from __future__ import annotations
-
 from dataclasses import astuple
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The everyday questions in `benchmarks/everyday`: sound ids, fair halves, and sets that `kept bench` can read."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.everyday.halves import FOLDER, SETS

@@ -1,7 +1,5 @@
 """The command: figures for sets of our own, which must not fall; errors in one line."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

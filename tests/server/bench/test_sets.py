@@ -1,7 +1,5 @@
 """Reading a set, and writing its documents as what they are."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

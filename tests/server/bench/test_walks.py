@@ -1,7 +1,5 @@
 """The benchmark that counts the functions of an operation."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """When a sync is due."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.config.schema import SyncSettings

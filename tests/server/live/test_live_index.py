@@ -1,7 +1,5 @@
 """The index keeps itself current: every kind of change that people and programs make."""
 
-from __future__ import annotations
-
 import os
 import queue
 import shutil

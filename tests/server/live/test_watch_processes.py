@@ -1,7 +1,5 @@
 """Several real processes that keep one index current."""
 
-from __future__ import annotations
-
 import json
 import queue
 import signal

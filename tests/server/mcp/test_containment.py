@@ -1,7 +1,5 @@
 """What is outside the workspace cannot be read, by the tool, or through the server."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """The server over HTTP: who may speak to it, and what it does with bad requests."""
 
-from __future__ import annotations
-
 import json
 import socket
 

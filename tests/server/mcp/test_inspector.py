@@ -1,7 +1,5 @@
 """A round trip from an outside client: the protocol's own inspector, over both transports."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

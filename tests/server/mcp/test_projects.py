@@ -1,7 +1,5 @@
 """An agent in a project: what it writes is the project's, and it learns nothing of another one."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The server as a client on the other end of a pipe sees it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

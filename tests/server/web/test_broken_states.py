@@ -1,7 +1,5 @@
 """What the pages say while the index is built, if the disk is full, and if there is very much."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Requests that are refused, and the policy that every answer has."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.base.clock import SystemClock

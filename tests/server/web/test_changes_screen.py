@@ -1,7 +1,5 @@
 """Changes of notes, and taking them back."""
 
-from __future__ import annotations
-
 from kept.notes.history.note_history import Author
 from tests.support.web_site import texts
 

@@ -1,7 +1,5 @@
 """The chat page, and the page that shows what the model would be sent."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator

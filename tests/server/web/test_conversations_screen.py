@@ -1,7 +1,5 @@
 """Conversations: the list, and each to read."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

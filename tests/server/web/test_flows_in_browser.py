@@ -1,7 +1,5 @@
 """What people do on the pages, in Chromium."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

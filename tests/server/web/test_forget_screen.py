@@ -1,7 +1,5 @@
 """The page to forget something."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept import Message

@@ -1,7 +1,5 @@
 """The pages about health and cost, and the checks."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 from kept.base.reports import ModelSpending

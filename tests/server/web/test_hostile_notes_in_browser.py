@@ -1,7 +1,5 @@
 """Notes that try to run something, or to break the pages, in Chromium."""
 
-from __future__ import annotations
-
 from urllib.parse import quote
 
 import pytest

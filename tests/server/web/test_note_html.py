@@ -1,7 +1,5 @@
 """Markdown of a note as HTML that may be put into a page."""
 
-from __future__ import annotations
-
 import pytest
 from bs4 import BeautifulSoup
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The page of a note, its editor, and files of the workspace."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.base.digest import digest_bytes

@@ -1,7 +1,5 @@
 """What holds for every template, and how times and sizes are written."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 

@@ -1,7 +1,5 @@
 """The review page."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.notes.history.note_history import Author

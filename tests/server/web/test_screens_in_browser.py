@@ -1,7 +1,5 @@
 """Every screen in Chromium: at two widths, light and dark, without faults, without overflow, and accessible."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The search page."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept import Message

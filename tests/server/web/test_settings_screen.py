@@ -1,7 +1,5 @@
 """The settings page."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.config.setting import setting_names

@@ -1,7 +1,5 @@
 """The timeline and its calendar."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import pytest

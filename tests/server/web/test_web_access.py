@@ -1,7 +1,5 @@
 """One-time links, cookies and tokens."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept.base.clock import SystemClock

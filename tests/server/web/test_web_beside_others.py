@@ -1,7 +1,5 @@
 """The pages beside a gateway and an editor, on the same notes: nothing is lost."""
 
-from __future__ import annotations
-
 import re
 import threading
 from pathlib import Path

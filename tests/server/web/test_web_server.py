@@ -1,7 +1,5 @@
 """`kept web` as people run it: the link, the address, a second process, and what it refuses."""
 
-from __future__ import annotations
-
 import re
 import signal
 import subprocess

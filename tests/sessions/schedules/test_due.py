@@ -1,7 +1,5 @@
 """What is due, what is caught up, and what a damaged list leaves."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from zoneinfo import ZoneInfo

@@ -1,7 +1,5 @@
 """Rules of when something happens: in every zone, also when the clock changes, and as people write them."""
 
-from __future__ import annotations
-
 import datetime as dt
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """Words that have no UTF-8, from a shell or a model: one clear line and the right code, whatever is asked for."""
 
-from __future__ import annotations
-
 import pytest
 
 from kept import Memory, SessionStore

@@ -1,7 +1,5 @@
 """One bad record in a ledger or in the batch book: the others count."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

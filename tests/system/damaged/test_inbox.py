@@ -1,7 +1,5 @@
 """One bad line in the inbox, a ledger or the batch book: the others count, the gateway starts, and nothing is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import json

@@ -1,7 +1,5 @@
 """One bad line in one transcript: every other line, and every other conversation, is served by every command."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
