@@ -4,14 +4,17 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 from tests.support.command_forks import KEPT, Fork, start_fork
 
 TIMEOUT_S = 120
+PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 
 
 @dataclass(frozen=True)
@@ -62,14 +65,19 @@ def _read(stream: int) -> bytes:
 
 def start_kept(tmp_path: Path, *args: str, **options: Any) -> subprocess.Popen[str]:
     """Start the command and return at once. ``options`` go to `subprocess.Popen`."""
-    return subprocess.Popen(
-        [KEPT, *args],
-        env=kept_environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+    return subprocess.Popen([KEPT, *args], env=kept_environment(tmp_path), **PIPES, **options)
+
+
+def run_python(code: str, *args: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program in an interpreter of its own to its end. ``options`` go to `subprocess.run`."""
+    command = [sys.executable, "-c", dedent(code), *args]
+    return subprocess.run(command, **{"capture_output": True, "text": True, "timeout": TIMEOUT_S, **options})
+
+
+def start_python(code: str, *args: str | Path, **options: Any) -> subprocess.Popen[str]:
+    """Start a program in an interpreter of its own and return at once. ``options`` go to `subprocess.Popen`."""
+    command = [sys.executable, "-c", dedent(code), *args]
+    return subprocess.Popen(command, **{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, **options})
 
 
 def kept_environment(tmp_path: Path) -> dict[str, str]:

@@ -3,8 +3,6 @@
 import hashlib
 import random
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from kept import Memory
 from kept.index.sqlite.integrity import find_damage
 from kept.testing import FakeEmbedder
+from tests.support.commands import run_python, start_python
 from tests.support.index_dump import dump_index
 from tests.support.workspaces import index_path, open_memory, write_note
 
@@ -54,18 +53,13 @@ def test_kill_dash_nine_at_any_point_of_a_sync_loses_nothing(tmp_path):
     expected = fresh(tmp_path, "a")
     rng = random.Random(7)
     for _ in range(15):
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(SYNC), str(workspace), str(tmp_path / "home"), "a"],
-            stdout=subprocess.PIPE,
-        )
-        assert process.stdout is not None
+        process = start_python(SYNC, workspace, tmp_path / "home", "a")
         process.stdout.readline()
         try:
             process.wait(timeout=rng.uniform(0.0, 0.25))
         except subprocess.TimeoutExpired:
             process.kill()
-        process.wait()
-        process.stdout.close()
+        process.communicate()
         with Memory.open(workspace, home=tmp_path / "home", embedder=FakeEmbedder(model="a")) as memory:
             memory.sync()
             assert dump_index(memory) == expected
@@ -101,13 +95,7 @@ def test_a_disk_that_fills_up_leaves_notes_and_index_sound(tmp_path):  # the ind
         result = memory.search("green parrot", min_score=0.1)
         print([hit.path for hit in result], result.degraded)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(workspace), str(tmp_path / "home")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    done = run_python(script, workspace, tmp_path / "home", check=True)
     assert done.stderr == ""
     assert done.stdout.startswith("disk_full |")
     assert "memory/first.md" in done.stdout
@@ -166,18 +154,10 @@ def test_the_lock_of_a_killed_process_is_gone_with_it(tmp_path):
             print("locked", flush=True)
             sys.stdin.read()
     """
-    holder = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), tmp_path / "workspace", tmp_path / "home"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None
-    assert holder.stdin is not None
-    assert holder.stdout.readline() == b"locked\n"
+    holder = start_python(script, tmp_path / "workspace", tmp_path / "home")
+    assert holder.stdout.readline() == "locked\n"
     holder.kill()
-    holder.wait()
-    holder.stdin.close()
-    holder.stdout.close()
+    holder.communicate()
     write_note(tmp_path / "workspace", "memory/b.md", "The zeppelin is silver.\n")
     with open_memory(tmp_path) as memory:
         assert memory.sync().indexed == 1

@@ -1,11 +1,8 @@
 """A forked child uses the memory that its parent had open, with connections of its own."""
 
-import subprocess
-import sys
-
 import pytest
 
-from tests.support.commands import kept_environment
+from tests.support.commands import kept_environment, run_python
 from tests.support.workspaces import write_note
 
 # In a process of its own: newer versions of Python warn of every fork beside other threads.
@@ -94,13 +91,8 @@ def run(tmp_path):
         write_note(tmp_path / "workspace", f"memory/{number}.md", f"The parrot{number} eats seed{number}.\n")
 
     def run(script: str) -> list[str]:
-        ended = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", HEAD + script, tmp_path / "workspace", tmp_path / "home"],
-            env=kept_environment(tmp_path),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        env = {**kept_environment(tmp_path), "PYTHONWARNINGS": "ignore"}
+        ended = run_python(HEAD + script, tmp_path / "workspace", tmp_path / "home", env=env)
         assert ended.stderr == ""
         return ended.stdout.splitlines()
 

@@ -122,9 +122,7 @@ def finish(tmp_path: Path, api: BotApi, written: list[str]) -> None:
 def check_http(tmp_path: Path, client: Client) -> None:
     inbox = open_inbox(tmp_path)
     for mark in client.texts:
-        message = inbox.find("http", mark)
-        assert message is not None
-        run = inbox.find_run(message)
+        run = inbox.find_run(inbox.find("http", mark))
         assert message_status(run) == "answered", run
         assert f"<<{mark}>>" in run.reply
 

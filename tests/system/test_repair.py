@@ -1,8 +1,6 @@
 """A sound index is never replaced, and a damaged one is rebuilt without embedding anything again."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import apsw
@@ -17,7 +15,7 @@ from kept.server.doctor import examine, repair
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.store import SessionStore
 from kept.testing import FakeEmbedder
-from tests.support.commands import kept_environment
+from tests.support.commands import kept_environment, start_python
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
 NOTES = 60
@@ -266,20 +264,12 @@ with Memory.open(sys.argv[1], home=sys.argv[2], embedder=embedder) as memory:
 def test_several_processes_that_find_the_damage_at_once_all_answer_and_embed_nothing(indexed):
     overwrite_page(indexed, pages_of(indexed, "chunks")[-1])
     searchers = [
-        subprocess.Popen(
-            [sys.executable, "-c", _REBUILD_BESIDE_OTHERS, indexed / "workspace", indexed / "home"],
-            env=kept_environment(indexed),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        start_python(_REBUILD_BESIDE_OTHERS, indexed / "workspace", indexed / "home", env=kept_environment(indexed))
         for _ in range(4)
     ]
     for process in searchers:
-        assert process.stdout is not None
         process.stdout.readline()
     for process in searchers:
-        assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     said = [process.communicate(timeout=120)[0].strip() for process in searchers]
@@ -296,7 +286,6 @@ def test_others_that_have_the_damaged_file_open_do_not_harm_the_new_one(indexed)
         memory.sync()
         log = index_path(indexed).with_name("index.sqlite-wal")
         number = file_number(str(log))
-        assert number is not None
         other.index_service.reopen()
         assert file_number(str(log)) == number
         assert paths(other.search("zeppelin"))[0] == "memory/new.md"

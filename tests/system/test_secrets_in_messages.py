@@ -1,11 +1,9 @@
 """No message, traceback or log repeats a key: not of the settings, and not one that looks like one."""
 
-import subprocess
-import sys
-
 import pytest
 
 from tests.support.chat_server import Fails, ModelServer
+from tests.support.commands import run_python
 
 KEY = "correct-horse-battery-staple"
 """Looks like no key, so only the settings tell that it is one."""
@@ -37,7 +35,7 @@ def test_logs_of_libraries_do_not_show_the_token_of_a_bot(environment):
         f"try: raise ValueError('https://api.telegram.org/bot{token}/getMe')\n"
         "except ValueError: log.exception('failed')\n"
     )
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=60)
+    ended = run_python(program, env=environment)
     assert ended.stderr.count("/bot[redacted]/getMe") == 2
     assert token not in ended.stderr
     assert "\x1b" not in ended.stderr

@@ -1,8 +1,6 @@
 """A home on a disk that is full or read-only is searched without a write."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kept import Message, SessionStore
-from tests.support.commands import Outcome, kept_environment, run_kept
+from tests.support.commands import Outcome, kept_environment, run_kept, run_python
 from tests.support.files import write_file
 
 _LIMITED = """
@@ -56,14 +54,7 @@ def unwritable(tmp_path: Path, kind: str) -> Iterator[Command]:
     """Yield a function that runs the command where nothing can be written."""
 
     def run(*args: str) -> Outcome:
-        done = subprocess.run(
-            [sys.executable, "-c", _LIMITED, kind, *args],
-            env=kept_environment(tmp_path),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        done = run_python(_LIMITED, kind, *args, env=kept_environment(tmp_path), cwd=tmp_path)
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     folders = [Path(folder) for root in ("home", "workspace") for folder, _, _ in os.walk(tmp_path / root)]
@@ -181,7 +172,5 @@ with Memory.open(workspace, home=home) as memory:
     result = memory.search("heron")
     print(len(result), result.degraded)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script, home / "workspace", home / "home"], capture_output=True, text=True, timeout=60
-    )
+    done = run_python(script, home / "workspace", home / "home")
     assert done.stdout.splitlines() == ["()", "1 ()"], done.stderr
