@@ -38,7 +38,6 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[t
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         if not isinstance(command, click.Group) or command.invoke_without_command:

@@ -7,16 +7,7 @@ import pytest
 from kept.notes.adopt import full_templates
 from tests.support.chat_exports import claude_talk, claude_zip, gpt_talk, gpt_zip
 from tests.support.files import write_file
-from tests.support.foreign_transcripts import (
-    cc_user,
-    cx_item,
-    cx_meta,
-    lines,
-    pi_answer,
-    pi_header,
-    pi_user,
-    say,
-)
+from tests.support.foreign_transcripts import cc_user, cx_item, cx_meta, lines, pi_answer, pi_header, pi_user, say
 from tests.support.terminals import run_on_terminal, without_styles
 
 

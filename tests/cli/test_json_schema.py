@@ -44,8 +44,7 @@ def commands_with_json() -> list[str]:
 def session(home: Path, workspace: Path) -> str:
     """A conversation, and notes with tags and links."""
     write_file(
-        workspace / "MEMORY.md",
-        "# Memory\n\n- Ada keeps the #light/house at Skerry. See [[ideas]] and [[nowhere]].\n",
+        workspace / "MEMORY.md", "# Memory\n\n- Ada keeps the #light/house at Skerry. See [[ideas]] and [[nowhere]].\n"
     )
     write_file(workspace / "memory/ideas.md", "---\ntitle: Ideas\n---\nA lighthouse for bees.\n")
     parts = "\n\n".join(f"## Part {part}\n\nThe walrus ledger. " + f"word{part} " * 60 for part in range(3))
@@ -146,9 +145,7 @@ def runs(session: str, tmp: Path) -> list[tuple[str, list[str]]]:
 
 
 def test_the_output_of_every_command_fits_its_schema(kept, session, tmp_path):
-    checked = {
-        "models pull",
-    }  # the tests of those commands check it
+    checked = {"models pull"}  # the tests of those commands check it
     for name, args in runs(session, tmp_path):
         ended = kept(*args, "--json")
         assert ended.code in (0, 1) or name == "error", (args, ended.out, ended.err)
@@ -159,7 +156,6 @@ def test_the_output_of_every_command_fits_its_schema(kept, session, tmp_path):
 
 def test_watch_indexes_at_once_stops_when_told_and_all_its_events_fit_the_schema(session, tmp_path):
     watching = start_kept(tmp_path, "index", "--watch", "--json")
-    assert watching.stdout is not None
     for line in watching.stdout:
         event = json.loads(line)
         check("index --watch", event)

@@ -6,16 +6,7 @@ import re
 
 import pytest
 
-from kept.sessions.entries import (
-    Attachment,
-    Message,
-    StateEntry,
-    Text,
-    Thinking,
-    TokenUsage,
-    ToolCall,
-    ToolResult,
-)
+from kept.sessions.entries import Attachment, Message, StateEntry, Text, Thinking, TokenUsage, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from tests.support.session_strategies import path_of
 from tests.support.terminals import run_on_terminal

@@ -354,12 +354,7 @@ def test_without_waiting_texts_are_found_by_word_until_a_later_sync_collects(pla
     assert memory.sync().pending == MANY
     assert memory.sync().pending == MANY
     collected = memory.sync()
-    assert (collected.ok, collected.embedded, collected.pending, memory.status().batches) == (
-        True,
-        MANY,
-        0,
-        (),
-    )
+    assert (collected.ok, collected.embedded, collected.pending, memory.status().batches) == (True, MANY, 0, ())
     assert place.server.texts() == ["topic77"]  # the query
     assert len(place.server.batches) == 1
 
@@ -573,6 +568,4 @@ def kept_environment(place: Place) -> dict[str, str]:
 
 
 def start_index(environment: dict[str, str]) -> PipedFork:
-    fork = start_piped(["index", "--json"], env=environment, cwd=ROOT)
-    assert fork is not None
-    return fork
+    return start_piped(["index", "--json"], env=environment, cwd=ROOT)

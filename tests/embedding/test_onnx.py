@@ -8,12 +8,7 @@ import pytest
 
 from kept.base.remote_errors import EmbedderUnavailable
 from kept.embedding.model_catalogue import CATALOGUE
-from tests.support.embedding_models import (
-    open_folder,
-    rows,
-    write_folder,
-    write_onnx,
-)
+from tests.support.embedding_models import open_folder, rows, write_folder, write_onnx
 from tests.support.model_wheels import catalogue_model, files_of
 from tests.support.workspaces import open_memory, paths, write_note
 

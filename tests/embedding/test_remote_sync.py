@@ -15,11 +15,7 @@ from tests.support.embedding_servers import KEY
 from tests.support.fake_time import FakePace
 from tests.support.files import write_file
 
-SECRETS = {
-    "openai": "sk-proj-AAAABBBBCCCC",
-    "header": "tok-DDDDEEEEFFFF",
-    "query": "GGGGHHHHIIII",
-}
+SECRETS = {"openai": "sk-proj-AAAABBBBCCCC", "header": "tok-DDDDEEEEFFFF", "query": "GGGGHHHHIIII"}
 
 
 @pytest.fixture

@@ -252,7 +252,6 @@ def test_a_forget_that_was_killed_at_any_step_is_finished_by_the_next_run(tmp_pa
             if step == "journal":
                 assert receipt is None, "nothing had happened"
                 receipt = memory.forgetting.apply(memory.forgetting.plan(word))
-            assert receipt is not None
             assert receipt.is_finished, step
             assert memory.forgetting.finish() is None
         assert home.left(word) == [], step
@@ -313,10 +312,8 @@ def test_the_inbox_of_a_running_gateway_is_left_until_it_stops(planted):
         assert "gateway" in receipt.unreachable[0]
         assert [Path(path).name for path in planted.left("hedgehog")] == ["forgetting.json", "inbox.jsonl"]
         again = planted.memory.forgetting.finish()
-        assert again is not None
         assert not again.is_finished
     finished = planted.memory.forgetting.finish()
-    assert finished is not None
     assert finished.is_finished
     assert planted.left("hedgehog") == []
 
@@ -330,7 +327,6 @@ def test_an_index_that_another_process_writes_is_scrubbed_by_the_next_run(tmp_pa
             receipt = memory.forgetting.apply(memory.forgetting.plan("hedgehog"))
         assert not receipt.is_finished
         finished = memory.forgetting.finish()
-        assert finished is not None
         assert finished.is_finished
         assert home.left("hedgehog") == []
         home.sessions.close()
@@ -403,5 +399,4 @@ def test_an_interrupted_forget_is_not_finished_in_another_workspace(tmp_path):
     assert other.read_text() == "The dentist is on Friday.\n"
     with open_memory(tmp_path) as memory:
         receipt = memory.forgetting.finish()
-        assert receipt is not None
         assert receipt.is_finished

@@ -7,10 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kept.agent.events import GroupLine, Inbound, ReplyDelta
-from kept.base.remote_errors import (
-    ConversationFull,
-    QueueFull,
-)
+from kept.base.remote_errors import ConversationFull, QueueFull
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.conversation_queue import EventReplay
 from kept.gateway.dispatcher import Dispatcher

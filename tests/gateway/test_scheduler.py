@@ -20,14 +20,7 @@ from kept.storage.contract import Write
 from kept.storage.open import open_agent
 from kept.testing import FrozenClock, ScriptedChat
 from tests.support.agents import shown
-from tests.support.responders import (
-    RecordingChannel,
-    ResponderHarness,
-    asked,
-    crash,
-    reply_to,
-    running_responder,
-)
+from tests.support.responders import RecordingChannel, ResponderHarness, asked, crash, reply_to, running_responder
 from tests.support.waiting import wait_until_async
 from tests.support.workspaces import write_note
 

@@ -58,11 +58,7 @@ def say(tmp_path: Path, when: str, *texts: str) -> None:
     [
         ("yesterday", ["memory/2026-11-15.md"], "yesterday = 2026-11-15"),
         ("notes from Wednesday", ["memory/2026-11-11.md"], "Wednesday = 2026-11-11"),
-        (
-            "what happened last Thursday?",
-            ["memory/2026-11-12.md", "memory/ideas.md"],
-            "last Thursday = 2026-11-12",
-        ),
+        ("what happened last Thursday?", ["memory/2026-11-12.md", "memory/ideas.md"], "last Thursday = 2026-11-12"),
         ("12 November", ["memory/2026-11-12.md", "memory/ideas.md"], "12 November = 2026-11-12"),
         (
             "last week",

@@ -86,11 +86,7 @@ def test_a_turn_that_repeats_a_note_is_shown_below_it(tmp_path):
     (hit,) = search(tmp_path, "staging database port").hits
     assert hit.path == "memory/staging.md"
     (other,) = hit.also_in
-    assert (other.path, other.start_line, other.source) == (
-        f"sessions/{os.path.basename(session.log)}",
-        2,
-        "sessions",
-    )
+    assert (other.path, other.start_line, other.source) == (f"sessions/{os.path.basename(session.log)}", 2, "sessions")
     assert hit.score == pytest.approx(sum(part.value for part in hit.parts))
 
 

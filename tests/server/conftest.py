@@ -32,10 +32,7 @@ def tokens(place: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def server(place: Path, tokens: dict[str, str]) -> Iterator[ServeProcess]:
-    settings = {
-        "gateway.serve.token_rate_per_s": 0,
-        "gateway.serve.address_rate_per_s": 0,
-    }
+    settings = {"gateway.serve.token_rate_per_s": 0, "gateway.serve.address_rate_per_s": 0}
     options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     running = ServeProcess(place, *options)
     try:

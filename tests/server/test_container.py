@@ -47,7 +47,6 @@ def test_the_image_runs_as_nobody_in_particular_with_settings_that_there_are(tmp
     program, name, *options = json.loads(instructions("CMD")[-1])
     command = cli.get_command(click.Context(cli), name)
     assert program == "kept"
-    assert command is not None
     assert command.make_context(name, options, resilient_parsing=True).params["log_format"] == "json"
 
 

@@ -121,12 +121,7 @@ def run_killed(tmp_path, home, at, action):
 
 @pytest.mark.parametrize(
     ("at", "action", "is_deleted"),
-    [
-        ("_move", "delete", False),
-        ("_do", "purge", True),
-        ("_remove", "purge", True),
-        ("_move", "restore", True),
-    ],
+    [("_move", "delete", False), ("_do", "purge", True), ("_remove", "purge", True), ("_move", "restore", True)],
 )
 def test_killed_between_two_steps_a_session_is_either_there_or_deleted(tmp_path, home, source, at, action, is_deleted):
     outcomes(home, source)

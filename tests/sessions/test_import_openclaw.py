@@ -40,11 +40,7 @@ def sessions(source):
 
 
 def test_the_list_gives_key_and_model(home, source, sessions):
-    entry = {
-        "sessionId": "oc-1",
-        "modelOverride": "m-7",
-        "authProfileOverride": "a secret of no use here",
-    }
+    entry = {"sessionId": "oc-1", "modelOverride": "m-7", "authProfileOverride": "a secret of no use here"}
     write_file(sessions / "sessions.json", json.dumps({"agent:main:telegram:dm:5054": entry, "odd": 1}))
     report = bring_in(home, "openclaw", source)
     assert (report.count("imported"), report.problems) == (1, ())

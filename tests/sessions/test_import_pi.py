@@ -142,10 +142,7 @@ def test_tools_and_images_of_a_message_are_kept(home, source):
     asked, found = messages_of(home, "walk-1")
     assert asked.content == (ToolCall("c1", "look", {"at": "shed"}),)
     assert found.role == "tool"
-    assert found.content == (
-        ToolResult("c1", "A spade.", "look", True),
-        Attachment("image/jpeg", None, f"{path}#L3"),
-    )
+    assert found.content == (ToolResult("c1", "A spade.", "look", True), Attachment("image/jpeg", None, f"{path}#L3"))
 
 
 def test_compactions_states_and_records_of_other_kinds_have_their_place(home, source):
@@ -171,10 +168,7 @@ def test_compactions_states_and_records_of_other_kinds_have_their_place(home, so
     bring_in(home, "pi", source)
     entries = {one.id: one for one in entries_of(home, "walk-1")}
     assert entries["c1"].body == CompactionEntry("Spades.", "a2", 900, source="model")
-    assert [entries[one].body for one in ("m1", "n1")] == [
-        StateEntry("model", "p/m-9"),
-        StateEntry("title", "Garden"),
-    ]
+    assert [entries[one].body for one in ("m1", "n1")] == [StateEntry("model", "p/m-9"), StateEntry("title", "Garden")]
     assert entries["s1"].body.text == "$ ls\nshed"
     assert (entries["b1"].body.role, entries["k1"].body.text) == ("system", "Rain.")
     assert entries["s1"].parent_id == "k1", "a label is no part of the conversation"

@@ -47,7 +47,6 @@ def test_a_private_chat_is_seen_by_its_person_on_every_account_of_the_bot_and_by
 
 def test_a_group_sees_all_its_topics_and_no_private_chat(tmp_path):
     group = people(tmp_path).viewer_of(str(key("telegram", "-1005:3", chat_type="group")))
-    assert group is not None
     assert group.sees_key(str(key("telegram", "-1005", chat_type="group")))
     assert group.sees_key(str(key("telegram", "-1005:4", chat_type="group")))
     assert not group.sees_key(str(key("telegram", "-100", chat_type="group")))
@@ -112,7 +111,6 @@ def test_identity_links_make_one_person_of_several_accounts(tmp_path):
     everybody = people(tmp_path, **LINKS)
     ada = everybody.viewer_of(str(key("telegram", "5054")))
     assert ada == everybody.find("Ada")
-    assert ada is not None
     assert (ada.name, ada.folder) == ("ada", "ada")
     assert ada.sees_key(str(key("http", "ada")))
     assert ada.sees_key(str(key("people", "ada")))
@@ -179,7 +177,6 @@ def test_no_person_is_the_owner_by_being_called_like_a_choice_of_the_setting(tmp
 
 def test_a_conversation_that_lost_its_key_sees_only_what_is_shared(tmp_path):
     viewer = people(tmp_path).viewer_of("")
-    assert viewer is not None
     assert viewer.sees_note("MEMORY.md")
     assert not viewer.sees_note("memory/private/ada@http/2026-03-14.md")
     assert not viewer.sees_key(str(key("http", "ada")))

@@ -7,17 +7,7 @@ from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from kept.sessions.title import next_opening
 from tests.support.files import write_file
-from tests.support.foreign_transcripts import (
-    bring_in,
-    cc,
-    cc_answer,
-    cc_user,
-    cx_item,
-    cx_meta,
-    lines,
-    record_of,
-    say,
-)
+from tests.support.foreign_transcripts import bring_in, cc, cc_answer, cc_user, cx_item, cx_meta, lines, record_of, say
 from tests.support.session_strategies import path_of
 
 

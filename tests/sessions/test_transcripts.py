@@ -146,7 +146,6 @@ def test_kill_dash_nine_never_loses_an_acknowledged_entry(tmp_path, how, rounds)
     promised: list[str] = []
     for round_number in range(rounds):
         process = start_writer(tmp_path, f"r{round_number}", how=how)
-        assert process.stdout is not None
         heard = [process.stdout.readline() for _ in range(rng.randrange(1, 6))]
         try:
             process.wait(timeout=rng.uniform(0.0, 0.01))

@@ -9,18 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kept.errors import LeaseLost, PathRefused, StorageConflict, WorkspaceError, WriteFailed
-from kept.storage.contract import (
-    OWN_FOLDER,
-    Append,
-    Blank,
-    Erase,
-    Lease,
-    Move,
-    Remove,
-    Rewrite,
-    Write,
-    version_of,
-)
+from kept.storage.contract import OWN_FOLDER, Append, Blank, Erase, Lease, Move, Remove, Rewrite, Write, version_of
 from kept.storage.files import steps
 from kept.storage.files.file_storage import FileStorage
 from kept.storage.files.steps import DISPLACED, JOURNAL, Step, encode_journal

@@ -146,12 +146,7 @@ def special(name: str, kind: bytes, target: str = "") -> tuple[tarfile.TarInfo, 
     return info, b""
 
 
-def craft(
-    path: Path,
-    *members: tuple[tarfile.TarInfo, bytes],
-    files: Any = None,
-    listed: bytes | None = None,
-) -> Path:
+def craft(path: Path, *members: tuple[tarfile.TarInfo, bytes], files: Any = None, listed: bytes | None = None) -> Path:
     """Write an archive with these members, and a manifest that agrees with them unless another is given."""
     if files is None:
         files = {info.name: file_record(content) for info, content in members}

@@ -23,12 +23,7 @@ AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 FOR_A_CHAT = ("anthropic", "openai", "kept.models.anthropic", "kept.models.openai")
 """What a conversation with a model imports. It takes a second."""
 FOR_MCP = (
-    *(
-        "kept.server.mcp.server",
-        "kept.server.mcp.transports",
-        "kept.base.net.limited_protocol",
-        "mcp.server.stdio",
-    ),
+    *("kept.server.mcp.server", "kept.server.mcp.transports", "kept.base.net.limited_protocol", "mcp.server.stdio"),
     *("mcp.server.streamable_http_manager", "starlette.applications"),
 )
 """What an MCP server imports. It takes most of a second."""

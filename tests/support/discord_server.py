@@ -83,12 +83,10 @@ class DiscordServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._runner is not None
         await self._runner.cleanup()
 
     @property
     def _host(self) -> str:
-        assert self._runner is not None
         return f"127.0.0.1:{self._runner.addresses[0][1]}"
 
     @property
@@ -119,7 +117,6 @@ class DiscordServer:
 
     async def drop(self) -> None:
         """Break the gateway's connection in a way that lets the client resume."""
-        assert self._socket is not None
         await self._socket.close(code=4000)
 
     def fail(self, method: str, status: int, **body: Any) -> None:

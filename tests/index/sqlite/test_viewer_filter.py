@@ -36,9 +36,7 @@ Row = tuple[str, str, str | None]
 def test_sql_and_python_agree_about_what_a_viewer_sees(channel, name, is_group, is_owner, keys, paths):
     people = People(
         load_config(
-            home="/nonexistent",
-            environ={},
-            settings={"session.identity_links": {"ada": ["http:ada", "telegram:7"]}},
+            home="/nonexistent", environ={}, settings={"session.identity_links": {"ada": ["http:ada", "telegram:7"]}}
         ).config
     )
     channel = "http" if channel in HOME_CHANNELS else channel

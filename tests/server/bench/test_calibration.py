@@ -22,11 +22,9 @@ def recorded(name: str) -> list[Asked]:
 
 def test_the_shipped_models_are_learned_from_the_recorded_signals():
     learned = learn_models(recorded("meaning"))
-    assert learned.answered is not None
     assert astuple(learned.right) == pytest.approx(astuple(FIRST_IS_RIGHT), abs=ROUNDING)
     assert astuple(learned.unspaced) == pytest.approx(astuple(UNSPACED_ANSWERED), abs=ROUNDING)
     by_words = learn_models(recorded("words")).answered
-    assert by_words is not None
     for shipped, models in ((WITH_MEANING, learned.answered), (WORDS_ONLY, by_words)):
         assert models.small == pytest.approx(shipped.small, abs=ROUNDING)
         assert models.large == pytest.approx(shipped.large, abs=ROUNDING)

@@ -4,13 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.server.bench.measurement import (
-    FIGURES,
-    ReturnedHit,
-    evaluate,
-    mean_figures,
-    share_within_tokens,
-)
+from kept.server.bench.measurement import FIGURES, ReturnedHit, evaluate, mean_figures, share_within_tokens
 
 
 def hit(*documents: str, tokens: int = 10, score: float = 0.5) -> ReturnedHit:
@@ -54,10 +48,7 @@ def test_the_mean_of_no_queries_is_no_figure():
 documents = st.sampled_from("abcdef")
 rankings = st.lists(
     st.builds(
-        ReturnedHit,
-        documents=st.frozensets(documents, max_size=3),
-        tokens=st.integers(0, 900),
-        score=st.floats(0, 1),
+        ReturnedHit, documents=st.frozensets(documents, max_size=3), tokens=st.integers(0, 900), score=st.floats(0, 1)
     ),
     max_size=15,
 )

@@ -14,12 +14,7 @@ from kept.testing import FakeEmbedder
 DATA = Path(__file__).parent / "data"
 
 
-def write_set(
-    folder: Path,
-    documents: list[dict] | str,
-    queries: list[dict] | str,
-    qrels: str = "",
-) -> Path:
+def write_set(folder: Path, documents: list[dict] | str, queries: list[dict] | str, qrels: str = "") -> Path:
     folder.mkdir()
     for name, rows in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
         text = rows if isinstance(rows, str) else "".join(json.dumps(row) + "\n" for row in rows)

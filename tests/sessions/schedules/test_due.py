@@ -8,13 +8,7 @@ import pytest
 
 from kept.config.schema import HeartbeatSettings
 from kept.errors import ConfigError, NotFound, ScheduleInvalid
-from kept.sessions.schedules.schedule_book import (
-    Schedule,
-    ScheduleBook,
-    find_heartbeat,
-    plan_due,
-    read_heartbeat,
-)
+from kept.sessions.schedules.schedule_book import Schedule, ScheduleBook, find_heartbeat, plan_due, read_heartbeat
 from kept.sessions.schedules.time_rule import find_local_zone, get_zone
 from kept.storage.files.file_storage import FileStorage
 from kept.storage.record_store import Book

@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from kept.base.reports import ModelSpending, Spending
-from kept.index.batches import (
-    BatchBook,
-    BatchJob,
-    BatchProblem,
-    read_book,
-)
+from kept.index.batches import BatchBook, BatchJob, BatchProblem, read_book
 from kept.models.ledger import Ledger, tokens_of_day
 from kept.storage.files.file_storage import FileStorage
 from kept.storage.record_store import Book, dump_book
