@@ -24,7 +24,7 @@ import httpx
 
 from benchmarks.corpus import SEED, Corpus, write_notes
 from kept.config import load_config
-from kept.gateway.app import open_memory
+from kept.memory import Memory
 from kept.server.tokens import make_token, token_book
 from kept.storage.files.file_storage import FileStorage
 
@@ -41,7 +41,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kept-serving-bench-") as scratch:
         home, workspace = os.path.join(scratch, "home"), os.path.join(scratch, "workspace")
         write_notes(workspace, notes=chosen.notes)
-        with open_memory(load_config(home=home, workspace=workspace, environ={})) as memory:
+        with Memory.of(load_config(home=home, workspace=workspace, environ={})) as memory:
             chunks = memory.sync().chunks
         now = dt.datetime.now(dt.UTC).replace(microsecond=0)
         token, secret = make_token("bench", ("read",), now)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kept.base.clock import Clock, SystemClock
 from kept.base.durable import make_private_folder
 from kept.base.limits import require_number, require_text
-from kept.base.records import Filter, NearFact, Passage, Progress, SearchResult, SeenTail, Written
+from kept.base.records import Filter, Passage, Progress, SearchResult, SeenTail, Written
 from kept.base.timings import timed
 from kept.base.visibility import Viewer
-from kept.config import Config, load_config
+from kept.config import Config, LoadedConfig, load_config
+from kept.config.layers import FLAGS
 from kept.errors import UsageError, WorkspaceMissing
 from kept.notes.workspace import Workspace
 from kept.search.memory_view import MemoryView, SearchRequest
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from kept.search.browse import MemoryNotes
     from kept.search.query_dates import When
     from kept.search.service import IndexService
+
+
+_COMPARED_PASSAGES = 6
+"""Passages with words of a new fact whose notes are compared with it."""
 
 
 class Memory:
@@ -72,6 +78,7 @@ class Memory:
         self.settings = config.memory_search
         self.workspace = Workspace.of(config)
         self.clock = clock or SystemClock()
+        self.view = MemoryView(config, self.workspace, self.clock, project, viewer)
         self._own_embedder = embedder
         self._limits = limits
 
@@ -123,6 +130,15 @@ class Memory:
             name = get_project(opened, os.fspath(project))
         memory = cls(loaded.config, embedder=embedder, clock=clock, project=name)
         return memory if person is None else memory.as_person(person)
+
+    @classmethod
+    def of(cls, loaded: LoadedConfig) -> Memory:
+        """Return the memory of settings that a command loaded. Raise WorkspaceMissing if its workspace does not
+        exist."""
+        run_settings = tuple(name for name, layer in loaded.origins.items() if layer == FLAGS)
+        memory = cls(replace(loaded.config, run_settings=run_settings))
+        memory.workspace.require()
+        return memory
 
     def as_person(self, person: str | Viewer | None) -> Memory:
         """Return this memory as a person sees it: without private conversations and notes of others.
@@ -203,21 +219,16 @@ class Memory:
         if not isinstance(text, str):
             raise UsageError(f"A note is text, not {text!r:.80}.", hint="Decode bytes; format other values.")
         addition = self._make_addition(text, to, replaces, again, project)
-        near = () if again or replaces is not None else self._find_near(text, addition.project)
+        similar = self._find_similar(text, addition.project) if not again and replaces is None else ()
         by = author or python_author(self.config)
-        if only_propose:
-            from kept.notes.review_queue import propose
+        if only_propose or by_tool:
+            from kept.notes.review_queue import propose, write_for_agent
 
-            written = propose(self._review_queue(), addition, near=near, by=by, why=why)
-        elif by_tool:
-            from kept.notes.review_queue import write_for_agent
-
-            written = write_for_agent(self._review_queue(), addition, near=near, by=by, why=why)
-        else:
-            recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why)
-            writer = NoteWriter(self.workspace, self.clock.now(), self.settings.max_file_bytes, recorder=recorder)
-            written, _ = writer.commit(addition, near)
-        return written
+            write = propose if only_propose else write_for_agent
+            return write(self._review_queue(), addition, similar=similar, by=by, why=why)
+        recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why)
+        writer = NoteWriter(self.workspace, self.clock.now(), self.settings.max_file_bytes, recorder=recorder)
+        return writer.commit(addition, similar)[0]
 
     def _make_addition(
         self, text: str, to: str | os.PathLike[str] | None, replaces: str | None, again: bool, project: str | None
@@ -225,23 +236,31 @@ class Memory:
         """Return what to write and where, for the project and the person of this memory."""
         from kept.notes.note_writer import Addition
 
-        require_text(replaces=replaces)
+        if replaces is not None:
+            require_text(replaces=replaces)
         target = os.fspath(to) if to is not None else "daily"
-        name = self._view().choose_project(project, to=target) if project or self.project else None
-        if replaces is not None and (self.project or self.viewer):
+        name = self.view.choose_project(project, to=target) if project or self.project else None
+        addition = Addition(text, None if to is None else target, replaces, again, name)
+        if self.project is None and self.viewer is None:
+            return addition
+        if replaces is not None:
             from kept.notes.replacement import FactReference
 
-            self._view().require_visible(FactReference.parse(replaces).path)
-        return self._view().make_private(Addition(text, None if to is None else target, replaces, again, name))
+            self.view.require_visible(FactReference.parse(replaces).path)
+        return self.view.make_private(addition)
 
-    def _find_near(self, text: str, project: str | None) -> Iterable[NearFact]:
-        """Return the lines of all notes that a text repeats or seems to change."""
-        if not self.settings.enabled:
-            return ()
-        from kept.index.near_facts import find_indexed_near
+    def _find_similar(self, text: str, project: str | None) -> list[str]:
+        """Return notes that may have lines which a text repeats or seems to change. They are few, and one is read as
+        quickly as the text is written."""
+        from kept.notes.fact_match import may_be_fact
 
-        filters, limit = self._view().filter(project), self.settings.max_file_bytes
-        return find_indexed_near(self.config.paths, self.workspace, text, filters, max_bytes=limit)
+        if not self.settings.enabled or not may_be_fact(text):
+            return []
+        from kept.index.near_facts import find_notes
+
+        is_bound = project is not None or self.project is not None or self.viewer is not None
+        filters = self.view.filter(project) if is_bound else Filter()
+        return find_notes(self.config.paths, self.workspace.root, text, filters, limit=_COMPARED_PASSAGES)
 
     def read(self, path: str | os.PathLike[str], *, start: int | None = None, lines: int | None = None) -> Passage:
         """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``).
@@ -252,7 +271,7 @@ class Memory:
         from kept.search.browse import read_reference
 
         self._require_open()
-        return read_reference(self._view(), os.fspath(path), self._find_note, start=start, lines=lines)
+        return read_reference(self.view, os.fspath(path), self._find_note, start=start, lines=lines)
 
     def _find_note(self, name: str) -> str | None:
         from kept.search.browse import find_note
@@ -266,7 +285,7 @@ class Memory:
         """Tags, links and projects of the notes."""
         from kept.search.browse import MemoryNotes
 
-        return MemoryNotes(self.index_service, self._view())
+        return MemoryNotes(self.index_service, self.view)
 
     @property
     def history(self) -> MemoryHistory:
@@ -292,7 +311,7 @@ class Memory:
         """Removal of something from every file: plan it, then apply the plan."""
         from kept.forgetting.forgetter import MemoryForgetting
 
-        service, view = self.index_service, self._view()
+        service, view = self.index_service, self.view
         search = functools.partial(self.search, max_results=5)
         return MemoryForgetting(self.config, self.workspace, service, self.clock, view, search)
 
@@ -368,7 +387,7 @@ class Memory:
             seen,
         )
         with timed("search") as measured:
-            result = self._view().search(self.index_service, request, progress)
+            result = self.view.search(self.index_service, request, progress)
             measured["failed"] = bool(result.degraded)
         return result
 
@@ -395,7 +414,7 @@ class Memory:
         require_number("max_results", max_results, 1, None, whole=True)
         require_number("offset", offset, 0, None, whole=True)
         request = SearchRequest(source=source, path=path, since=since, until=until, tags=tags)
-        filters = self._view().make_filter(request)
+        filters = self.view.make_filter(request)
         return list_files(
             self.index_service, filters, order=order, max_results=max_results, offset=offset, progress=progress
         )
@@ -406,12 +425,9 @@ class Memory:
 
     def status(self) -> Status:
         """Return the state of the index and its problems. Changes no note and no setting."""
-        return self._view().visible_status(self.index_service)
+        return self.view.visible_status(self.index_service)
 
     @property
     def visible(self) -> Filter:
         """Filter for what this memory sees. Empty unless it is bound to a project or for a person."""
-        return self._view().filter()
-
-    def _view(self) -> MemoryView:
-        return MemoryView(self.config, self.workspace, self.clock, self.project, self.viewer)
+        return self.view.filter()

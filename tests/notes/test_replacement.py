@@ -1,7 +1,6 @@
 """Replacing a fact: the old line stays, struck through and dated, and nothing changes if the citation is wrong."""
 
 import datetime as dt
-import os
 from pathlib import Path
 
 import pytest
@@ -152,8 +151,7 @@ def test_every_note_is_compared_by_the_words_of_the_index(memory, notes, workspa
 
 def test_an_index_that_cannot_be_read_is_no_reason_not_to_write(notes, workspace, memory):
     notes.sync()
-    path = notes.config.paths.index_of(str(workspace))
-    path = path if os.path.exists(path) else notes.config.paths.index
+    path = notes.config.paths.find_index(str(workspace))
     notes.close()
     write_file(Path(path), "This is not a database. " * 400)
     assert memory().add("Staging is on port 6000").near[0].citation == "MEMORY.md#L3"

@@ -15,7 +15,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
@@ -38,14 +37,12 @@ from kept.base.redact import REDACTED, redact
 from kept.base.remote_errors import ModelError
 from kept.base.values import frozen
 from kept.base.visibility import private_folder_of
-from kept.base.words.stopwords import content_words
 from kept.errors import KeptError
 from kept.index.near_facts import find_notes
 from kept.memory import Memory
 from kept.models.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn, get_prompt
 from kept.notes.daily import DailyNotes, find_daily
 from kept.notes.history.note_history import Author
-from kept.search.memory_view import MemoryView
 from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import parse_transcript_name
@@ -224,26 +221,23 @@ def _propose(memory: Memory, lines: Iterable[str], author: Author) -> int:
 def select_new_facts(memory: Memory, facts: Iterable[Fact]) -> list[Fact]:
     """Return the facts that neither a note nor an earlier fact states and that the user has not forgotten."""
     forgotten = ForgottenText(open_agent(memory.config))
-    view = MemoryView(memory.config, memory.workspace, memory.clock, memory.project, memory.viewer)
     new: dict[str, Fact] = {}
     for fact in facts:
         normal = normalise_fact(fact.text)
-        if not normal or normal in new or forgotten.matches(fact.text, view.folder):
+        if not normal or normal in new or forgotten.matches(fact.text, memory.view.folder):
             continue
-        if not any(normal in map(normalise_fact, note.splitlines()) for note in _iter_similar(memory, view, fact)):
+        if not any(normal in map(normalise_fact, note.splitlines()) for note in _iter_similar(memory, fact)):
             new[normal] = fact
     return list(new.values())
 
 
-def _iter_similar(memory: Memory, view: MemoryView, fact: Fact) -> Iterator[str]:
+def _iter_similar(memory: Memory, fact: Fact) -> Iterator[str]:
     """Yield the notes that may have a fact: today's log, long-term memory, and those with its words. The index knows
     these as of its last sync. A private note of somebody does not tell it to everybody."""
-    workspace, folder = memory.workspace, view.folder
+    workspace, folder = memory.workspace, memory.view.folder
     log = find_daily(workspace, memory.clock.now().date(), DailyNotes(folder) if folder else None)
     paths = [log or "", f"{folder}/MEMORY.md".lstrip("/")]
-    filters, words = replace(view.filter(), sources=("memory",)), content_words(fact.text)
-    with suppress(KeptError):  # better to write a fact twice than to lose it
-        paths += find_notes(memory.config.paths, workspace.root, words, filters, limit=_COMPARED_NOTES)
+    paths += find_notes(memory.config.paths, workspace.root, fact.text, memory.visible, limit=_COMPARED_NOTES)
     is_shared = memory.viewer is None or memory.viewer.writes_shared
     for path in dict.fromkeys(filter(None, paths)):
         if not is_shared or private_folder_of(path) is None:

@@ -77,12 +77,13 @@ def command(options: Globals, message: str | None, session: str | None) -> None:
 
 
 def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[LocalConversation, asyncio.Runner]:
-    from kept.gateway.app import open_dispatcher, open_memory, open_model, open_sessions
+    from kept.gateway.app import open_dispatcher, open_model, open_sessions
     from kept.gateway.dispatcher import LocalConversation
+    from kept.memory import Memory
 
     loaded = options.load()
     model = open_model(loaded)
-    memory = stack.enter_context(open_memory(loaded))
+    memory = stack.enter_context(Memory.of(loaded))
     sessions = stack.enter_context(open_sessions(loaded))
     dispatcher = open_dispatcher(memory, sessions, model)
     runner = stack.enter_context(asyncio.Runner())

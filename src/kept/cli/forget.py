@@ -98,10 +98,10 @@ def _choose(plan: ForgetPlan, places: str | None, *, yes: bool, as_json: bool) -
 
 def finish_interrupted(loaded: LoadedConfig) -> None:
     """Finish a forget that was interrupted, and say so. A failure is a warning: the command itself can still run."""
-    from kept.gateway.app import open_memory
+    from kept.memory import Memory
 
     try:
-        with open_memory(loaded) as memory:
+        with Memory.of(loaded) as memory:
             receipt = memory.forgetting.finish()
     except KeptError as exc:
         warn(f"{exc.message} {exc.hint}")

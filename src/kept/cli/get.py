@@ -128,10 +128,11 @@ def _show_links(options: Globals, name: str, person: str | None) -> None:
 
 def _show_why(options: Globals, reference: str) -> None:
     from kept.agent.tools.tool_text import from_uri
-    from kept.gateway.app import open_memory, open_sessions
+    from kept.gateway.app import open_sessions
+    from kept.memory import Memory
 
     loaded = options.load()
-    with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
+    with Memory.of(loaded) as memory, open_sessions(loaded) as sessions:
         origin = trace_note(memory, sessions, from_uri(reference))
     if options.as_json:
         print_json(_origin_json(origin))

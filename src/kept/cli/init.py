@@ -209,10 +209,10 @@ def _plan(
 
 def _index(loaded: LoadedConfig) -> SyncReport | None:
     """Index the notes of a vault."""
-    from kept.gateway.app import open_memory
+    from kept.memory import Memory
 
     try:
-        with open_memory(loaded) as memory, progress_bar("Indexing") as progress:
+        with Memory.of(loaded) as memory, progress_bar("Indexing") as progress:
             return memory.sync(progress=progress)
     except KeptError as exc:  # the workspace is ready; the first search tries again
         warn(f"Not indexed yet: {exc.message}")

@@ -125,9 +125,9 @@ class Globals:
 
     def memory(self, *, person: str | None = None) -> Memory:
         """Open the memory, as a person sees it if one is named."""
-        from kept.gateway.app import open_memory
+        from kept.memory import Memory
 
-        memory = open_memory(self.load())
+        memory = Memory.of(self.load())
         return memory if person is None else memory.as_person(person)
 
     def sessions(self) -> SessionStore:

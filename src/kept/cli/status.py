@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 def command(options: Globals) -> None:
     """Show the state of the memory and its index."""
     from kept.config.layers import agents_sharing_workspace
-    from kept.gateway.app import open_memory
     from kept.gateway.inbox import find_inbox_state
+    from kept.memory import Memory
     from kept.server.live import find_watcher
 
     loaded = options.load(quietly=True)
     sharing = agents_sharing_workspace(loaded)
-    with open_memory(loaded) as memory:
+    with Memory.of(loaded) as memory:
         status = memory.status()
         watcher = find_watcher(memory.config)
         inbox = find_inbox_state(memory.config)

@@ -129,14 +129,14 @@ class AgentPaths:
         """Journal of a forget that is under way. It exists only until the forget is complete."""
         return os.path.join(self.folder, "forgetting.json")
 
-    @property
-    def index(self) -> str:
-        """Path of the index of the first workspace that the agent was used with."""
-        return os.path.join(self.folder, "index.sqlite")
-
     def index_of(self, workspace: str) -> str:
-        """Return the path of the index of any further workspace."""
+        """Return the path of the index of a workspace, unless it is the first one that the agent was used with."""
         return os.path.join(self.folder, f"index-{workspace_key(workspace)}.sqlite")
+
+    def find_index(self, workspace: str) -> str:
+        """Return where the index of a workspace is expected. Nothing is opened."""
+        own = self.index_of(workspace)
+        return own if os.path.exists(own) else os.path.join(self.folder, "index.sqlite")
 
     def qmd(self, workspace: str) -> str:
         return os.path.join(self.folder, f"qmd-{workspace_key(workspace)}")

@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from kept.sessions.store import SessionStore
 
 
-def open_memory(loaded: LoadedConfig) -> Memory:
-    """Return the memory of this configuration. Raise WorkspaceError if its workspace does not exist."""
-    from kept.config.layers import FLAGS
-    from kept.memory import Memory
-    from kept.notes.workspace import Workspace
-
-    Workspace.of(loaded.config).require()
-    run_settings = tuple(name for name, layer in loaded.origins.items() if layer == FLAGS)
-    return Memory(replace(loaded.config, run_settings=run_settings) if run_settings else loaded.config)
-
-
 def open_index_service(config: Config) -> IndexService:
     """Return the index of this configuration. Raise WorkspaceError if its workspace does not exist."""
     from kept.notes.workspace import Workspace

@@ -20,7 +20,7 @@ from kept.embedding.base import Embedder
 from kept.embedding.registry import EmbedderChain, choose_chain
 from kept.errors import KeptError, StoreDamaged
 from kept.index.sources import IndexLimits, SourceReader
-from kept.index.sqlite.index import Index, find_index_path, open_index
+from kept.index.sqlite.index import Index, open_index
 from kept.index.sync_planner import SEEN_BYTES, SyncPlanner
 from kept.index.sync_run import META_EMBEDDER_SINCE
 from kept.index.vectorise import Vectoriser
@@ -181,7 +181,7 @@ class IndexHandle:
             return index.path
         if self.settings.store.path:
             return os.path.abspath(os.path.expanduser(self.settings.store.path))
-        return find_index_path(self.config.paths, self.workspace.root)
+        return self.config.paths.find_index(self.workspace.root)
 
     def index(self) -> Index:
         """Return the index. It is opened again if its file was deleted meanwhile."""

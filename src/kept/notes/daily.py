@@ -69,13 +69,15 @@ def get_daily_notes(workspace: Workspace) -> DailyNotes:
     return read_daily_notes(workspace)
 
 
-def daily_name(workspace: Workspace, day: dt.date) -> str:
-    """Return the path of a day's log, whether it exists or not."""
-    return find_daily(workspace, day) or get_daily_notes(workspace).name(day)
+def daily_name(workspace: Workspace, day: dt.date, daily: DailyNotes | None = None) -> str:
+    """Return the path of a day's log, whether it exists or not. ``daily`` may be a project's."""
+    daily = daily or get_daily_notes(workspace)
+    # In ISO format, a day has one name: there is nothing to look for.
+    return (find_daily(workspace, day, daily) if daily.format != ISO else None) or daily.name(day)
 
 
 def find_daily(workspace: Workspace, day: dt.date, daily: DailyNotes | None = None) -> str | None:
-    """Return the path of a day's log, or None if there is none. ``daily`` may be a project's."""
+    """Return the path of a day's log as `daily_name`, or None if there is none."""
     daily = daily or get_daily_notes(workspace)
     name = daily.name(day)
     try:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 MAX_FACT_CHARS = 400
 """A longer text is not one fact."""
+_MAX_NEAR = 3
+_RELATIONS = ("repeats", "changes", "restates")
+"""In the order in which lines are told of."""
 _MAX_LINES, _MAX_OTHER_LINES = 10, 2
 """Lines that are compared, of the note itself or long-term memory, and of any other note."""
 _MANY_WORDS = 4
@@ -31,7 +34,26 @@ def may_be_fact(text: str) -> bool:
     return len(text) <= MAX_FACT_CHARS and "\n" not in text and not text.startswith("#")
 
 
-def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bool) -> list[NearFact]:
+def find_near_facts(
+    workspace: Workspace, text: str, path: str, note: str, others: Iterable[str], *, max_bytes: int
+) -> tuple[NearFact, ...]:
+    """Return the nearest lines that a new fact repeats or seems to change, repetitions first: those of the note that
+    it goes to, which has this text, and of other notes as they read now. A note that cannot be read has none."""
+    daily = get_daily_notes(workspace)
+    near = _compare_lines(text, note, path, is_log=daily.find_day(path) is not None, is_own=True)
+    for other in dict.fromkeys(others):
+        try:
+            note = workspace.read(other, max_bytes=max_bytes).text
+        except WorkspaceError:
+            continue
+        is_log = daily.find_day(other) is not None
+        found = _compare_lines(text, note, other, is_log=is_log, is_own=is_fact_list(other))
+        known = {fact.citation for fact in near}
+        near += [fact for fact in found if fact.citation not in known]
+    return tuple(sorted(near, key=lambda fact: _RELATIONS.index(fact.relation))[:_MAX_NEAR])
+
+
+def _compare_lines(text: str, note: str, path: str, *, is_log: bool, is_own: bool) -> list[NearFact]:
     """Return the lines of a note that a new fact repeats or seems to change, except those that ended.
 
     A log (``is_log``) tells what was so on its day: nothing changes it, and another day repeats nothing. ``is_own`` is
@@ -59,23 +81,6 @@ def find_near_facts(text: str, note: str, path: str, *, is_log: bool, is_own: bo
             raw = "\n".join(lines[statement.first_line - 1 : statement.last_line])
             digest = digest_of_lines(raw)
             near.append(NearFact(path, statement.first_line, statement.last_line, raw.strip(), relation, digest))
-    return near
-
-
-def match_notes(
-    workspace: Workspace, text: str, paths: Iterable[str], *, max_bytes: int, is_own: bool = False
-) -> list[NearFact]:
-    """Return the lines of some notes that a fact repeats or seems to change, as they read now. A note that cannot be
-    read has none."""
-    daily = get_daily_notes(workspace)
-    near: list[NearFact] = []
-    for path in dict.fromkeys(paths):
-        try:
-            note = workspace.read(path, max_bytes=max_bytes).text
-        except WorkspaceError:
-            continue
-        is_log = daily.find_day(path) is not None
-        near += find_near_facts(text, note, path, is_log=is_log, is_own=is_own or is_fact_list(path))
     return near
 
 

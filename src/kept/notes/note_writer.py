@@ -13,8 +13,8 @@ from kept.base.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_li
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, StorageConflict
-from kept.notes.daily import DailyNotes, find_daily, get_daily_notes
-from kept.notes.fact_match import find_near_facts, match_notes, may_be_fact
+from kept.notes.daily import DailyNotes, daily_name, get_daily_notes
+from kept.notes.fact_match import find_near_facts, may_be_fact
 from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
 from kept.notes.note_text import decode, encoding_of
 from kept.notes.workspace import (
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 
 DEFAULT_LINES = 200
 MAX_PASSAGE_CHARS = 60_000
-_MAX_NEAR = 3
-_RELATIONS = ("repeats", "changes", "restates")
-"""In the order in which lines are told of."""
 Also = Callable[[Sequence["NoteChange"]], Sequence[Change]]
 """Function that returns what else to commit, for the changes that the history gets."""
 _NAME_HINT = "Use letters, digits, spaces and punctuation, for example memory/ideas.md."
@@ -86,15 +83,12 @@ class NoteWriter:
     recorder: HistoryRecorder | None = None
 
     def commit(
-        self, addition: Addition, near: Iterable[NearFact] = (), *, also: Also | None = None
+        self, addition: Addition, similar: Iterable[str] = (), *, also: Also | None = None
     ) -> tuple[Written, tuple[NoteChange, ...]]:
-        """Write a text to its note, and in the same commit what ``also`` returns. Return the history's changes too.
-
-        ``near`` has lines of other notes that the text repeats or seems to change.
-        """
+        """Write a text to its note, and in the same commit what ``also`` returns. Return the history's changes too."""
 
         def write() -> tuple[Written, tuple[NoteChange, ...]]:
-            plan = self.plan(addition, near)
+            plan = self.plan(addition, similar)
             if not plan.edits and also is None:
                 return plan.written, ()
             recorder = self.recorder if plan.edits else None
@@ -103,8 +97,9 @@ class NoteWriter:
 
         return retried(write)
 
-    def plan(self, addition: Addition, near: Iterable[NearFact] = ()) -> NotePlan:
-        """Return what writing a text would change."""
+    def plan(self, addition: Addition, similar: Iterable[str] = ()) -> NotePlan:
+        """Return what writing a text would change. ``similar`` are notes that may have lines which it repeats or seems
+        to change, besides the note that it goes to and long-term memory."""
         if addition.replaces is not None:
             from kept.notes.replacement import FactReference, plan_replacement
 
@@ -118,71 +113,36 @@ class NoteWriter:
         if not text.strip():
             raise EmptyNote("There is nothing to remember.")
         self.workspace.require()
-        known = near if not addition.again and may_be_fact(text) else None
-        return self.plan_append(text, to, folder=addition.folder, known=known)
+        is_compared = not addition.again and may_be_fact(text)
+        return self.plan_append(text, to, folder=addition.folder, similar=similar if is_compared else None)
 
-    def plan_append(
-        self, text: str, to: str, *, folder: str | None, known: Iterable[NearFact] | None = None
-    ) -> NotePlan:
-        """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path.
+    def plan_append(self, text: str, to: str, *, folder: str | None, similar: Iterable[str] | None = None) -> NotePlan:
+        """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path, set apart
+        from what it has. If a note has the same line, nothing is written, and that line is returned.
 
         With ``folder``, that of a project or a person, these are the log and MEMORY.md in it, and a name without a
-        folder is a note there. ``known`` has lines of other notes that the text repeats or seems to change; None stands
-        for a text that is not compared with any.
+        folder is a note there. The text is compared with no note if ``similar`` is None.
         """
-        heading = opening = ""
-        is_new = False
-        if to == "daily":
-            daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
-            now = self.now
-            # Obsidian shows the name of a file above its text.
-            heading, opening = f"## {now:%H:%M}", "" if daily.program else f"# {now:%Y-%m-%d}\n"
-            existing = find_daily(self.workspace, now.date(), daily)
-            path, is_new = existing or daily.name(now.date()), existing is None
-            if self.workspace.layout == "vault":
-                _writable(self.workspace, path)
-        elif to == "memory":
-            text = text if "\n" in text or text.startswith(("-", "*", "#")) else f"- {text}"
-            path = f"{folder}/MEMORY.md" if folder else _memory_name(self.workspace)
-            opening = "# Memory\n"
-        else:
-            is_plain_name = folder and "/" not in to and os.sep not in to
-            path = _writable(self.workspace, f"{folder}/{to}" if is_plain_name else to)
-        if self.by_tool:
-            require_tool_may_write(self.workspace, path, to)
-        raw = None if is_new else self._read(path)
-        return self._plan_entry(path, raw, text, opening=opening, heading=heading, folder=folder, known=known)
-
-    def _read(self, path: str) -> bytes | None:
+        path, opening, heading = self._find_place(to, folder)
+        if to == "memory" and "\n" not in text and not text.startswith(("-", "*", "#")):
+            text = f"- {text}"
         try:
-            return self.workspace.read(path, max_bytes=self.max_bytes).raw
+            raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
         except NoteNotFound:
-            return None
-
-    def _plan_entry(
-        self,
-        path: str,
-        raw: bytes | None,
-        text: str,
-        *,
-        opening: str,
-        heading: str,
-        folder: str | None,
-        known: Iterable[NearFact] | None,
-    ) -> NotePlan:
-        """Append a text to a note, of which ``raw`` are the bytes, set apart from the text before it. If a note has the
-        same line, nothing is written, and that line is returned."""
+            raw = None
         old = raw or b""
         codec = encoding_of(old)[1]
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
         half = "\r".encode(codec)
-        is_half_ended = old.endswith(half)
         before, _ = decode(old.removesuffix(half))
-        near = () if known is None else self._find_near(path, text, before, folder, known)
+        near: tuple[NearFact, ...] = ()
+        if similar is not None:
+            names = [_memory_name(self.workspace), *([f"{folder}/MEMORY.md"] if folder else []), *similar]
+            near = find_near_facts(self.workspace, text, path, before, names, max_bytes=self.max_bytes)
         # A note that the caller named gets the line even if another note has it.
         if near and near[0].relation == "repeats" and (heading or near[0].path == path):
             return NotePlan(Written(near[0].path, near[0].start_line, near[0].end_line, is_new=False, near=near))
-        ends_line = before.endswith("\n") and not is_half_ended
+        ends_line = before.endswith("\n") and not old.endswith(half)
         lead, entry = plan_entry(before, text, heading=heading, ruled=not is_fact_list(path), ends_line=ends_line)
         if not raw:
             lead = opening + "\n" if opening else ""
@@ -193,17 +153,26 @@ class NoteWriter:
         written = Written(path, first, first + entry.count("\n"), near=near)
         return NotePlan(written, (NoteEdit(path, raw, old + data, "add"),))
 
-    def _find_near(
-        self, path: str, text: str, before: str, folder: str | None, known: Iterable[NearFact]
-    ) -> tuple[NearFact, ...]:
-        """Return the nearest lines of a note, of long-term memory and of what the caller knows, repetitions first."""
-        is_log = get_daily_notes(self.workspace).find_day(path) is not None
-        near = find_near_facts(text, before, path, is_log=is_log, is_own=True)
-        names = [_memory_name(self.workspace), *([f"{folder}/MEMORY.md"] if folder else [])]
-        others = [name for name in names if name != path]
-        near += match_notes(self.workspace, text, others, max_bytes=self.max_bytes, is_own=True)
-        near += [fact for fact in known if fact.citation not in {other.citation for other in near}]
-        return tuple(sorted(near, key=lambda fact: _RELATIONS.index(fact.relation))[:_MAX_NEAR])
+    def _find_place(self, to: str, folder: str | None) -> tuple[str, str, str]:
+        """Return the note that a text goes to, the text that opens it if it is new, and the heading of an entry."""
+        heading = opening = ""
+        if to == "daily":
+            day = self.now.date()
+            daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
+            # Obsidian shows the name of a file above its text.
+            heading, opening = f"## {self.now:%H:%M}", "" if daily.program else f"# {day:%Y-%m-%d}\n"
+            path = daily_name(self.workspace, day, daily)
+            if self.workspace.layout == "vault":
+                _writable(self.workspace, path)
+        elif to == "memory":
+            path = f"{folder}/MEMORY.md" if folder else _memory_name(self.workspace)
+            opening = "# Memory\n"
+        else:
+            is_plain_name = folder and "/" not in to and os.sep not in to
+            path = _writable(self.workspace, f"{folder}/{to}" if is_plain_name else to)
+        if self.by_tool:
+            require_tool_may_write(self.workspace, path, to)
+        return path, opening, heading
 
 
 def _memory_name(workspace: Workspace) -> str:

@@ -19,7 +19,7 @@ from kept.base.clock import Clock
 from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import utf8_safe
-from kept.base.records import NearFact, Written
+from kept.base.records import Written
 from kept.base.redact import redact
 from kept.base.values import frozen
 from kept.errors import (
@@ -215,10 +215,10 @@ class ReviewQueue:
         return ReviewPreview(diff_versions(first.before, first.after, first.path, first.path))
 
     def plan(
-        self, addition: Addition, *, now: dt.datetime, by_tool: bool = False, near: Iterable[NearFact] = ()
+        self, addition: Addition, *, now: dt.datetime, by_tool: bool = False, similar: Iterable[str] = ()
     ) -> NotePlan:
         """Return what an addition would write."""
-        return NoteWriter(self.workspace, now, self.max_bytes, by_tool).plan(addition, near)
+        return NoteWriter(self.workspace, now, self.max_bytes, by_tool).plan(addition, similar)
 
     # adding
 
@@ -268,18 +268,18 @@ class ReviewQueue:
 
 
 def write_for_agent(
-    queue: ReviewQueue, addition: Addition, *, near: Iterable[NearFact], by: Author, why: str = ""
+    queue: ReviewQueue, addition: Addition, *, similar: Iterable[str], by: Author, why: str = ""
 ) -> Written:
     """Write or propose an addition. `Written.is_proposed` is True if the note does not have it yet."""
     if _is_persons_own(addition) or queue.settings.agent_writes == "proposed":
-        return propose(queue, addition, near=near, by=by, why=why)
+        return propose(queue, addition, similar=similar, by=by, why=why)
     recorder = queue.recorder(by, why=why)
     writer = NoteWriter(queue.workspace, queue.clock.now(), queue.max_bytes, by_tool=True, recorder=recorder)
-    return writer.commit(addition, near)[0]
+    return writer.commit(addition, similar)[0]
 
 
 def propose(
-    queue: ReviewQueue, addition: Addition, *, near: Iterable[NearFact] = (), by: Author, why: str = ""
+    queue: ReviewQueue, addition: Addition, *, similar: Iterable[str] = (), by: Author, why: str = ""
 ) -> Written:
     """Store a proposal. Raise the error that writing it would raise. A mere repetition is not proposed."""
     if len(addition.text) > MAX_PROPOSAL_CHARS:
@@ -287,7 +287,7 @@ def propose(
     is_own = _is_persons_own(addition)
     addition = replace(addition, text=redact(addition.text), replaces=_with_digest(queue, addition.replaces))
     try:
-        plan = queue.plan(addition, now=queue.clock.now(), by_tool=not is_own, near=near)
+        plan = queue.plan(addition, now=queue.clock.now(), by_tool=not is_own, similar=similar)
     except PathRefused:
         if is_own:
             raise refusal(addition.to or addition.replaces or "") from None

@@ -7,7 +7,8 @@ import pytest
 from kept.cli.archive.archive_file import check_archive
 from kept.cli.archive.export import export_archive
 from kept.config import load_config
-from kept.gateway.app import open_memory, open_sessions
+from kept.gateway.app import open_sessions
+from kept.memory import Memory
 from kept.sessions.entries import Message
 from tests.support.archives import canonical, fill_home, restore
 from tests.support.files import write_file
@@ -22,7 +23,7 @@ def filled(tmp_path):
     fill_home(home)
     for agent in ("main", "work"):
         loaded = load_config(home=str(home), agent=agent, settings=NO_MODEL)
-        with open_memory(loaded) as memory:
+        with Memory.of(loaded) as memory:
             memory.add(f"The {agent} parrot is called Kiwi.", to="memory/birds.md")
             memory.add(f"The {agent} owl is called Otto.", to="memory/birds.md")
     return home
@@ -60,7 +61,7 @@ def test_what_is_in_the_database_can_be_searched_undone_and_talked_about(
     restore(tmp_path / "first.tar.gz", tmp_path / "stateless")
     for agent in ("main", "work"):
         loaded = load_config(home=str(tmp_path / "stateless"), agent=agent, settings=NO_MODEL)
-        with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
+        with Memory.of(loaded) as memory, open_sessions(loaded) as sessions:
             assert memory.search("otto owl").hits[0].path == "memory/birds.md"
             assert [change.kind for change in memory.history.changes("memory/birds.md")] == ["add", "add"]
             memory.history.undo()
@@ -74,7 +75,7 @@ def test_what_is_in_the_database_can_be_searched_undone_and_talked_about(
     restore(tmp_path / "second.tar", tmp_path / "back")
     for agent in ("main", "work"):
         loaded = load_config(home=str(tmp_path / "back"), agent=agent, settings=NO_MODEL)
-        with open_memory(loaded) as memory, open_sessions(loaded) as sessions:
+        with Memory.of(loaded) as memory, open_sessions(loaded) as sessions:
             [undone, *_] = memory.history.changes("memory/birds.md")
             memory.history.undo([undone.id])
             assert "owl" in memory.read("memory/birds.md").text
@@ -88,7 +89,7 @@ def test_agents_that_share_notes_have_a_copy_each_in_a_database(filled, tmp_path
     restore(tmp_path / "kept.tar", tmp_path / "stateless")
     for agent in ("main", "work"):
         loaded = load_config(home=str(tmp_path / "stateless"), agent=agent, settings=NO_MODEL)
-        with open_memory(loaded) as memory:
+        with Memory.of(loaded) as memory:
             assert "The main parrot" in memory.read("memory/birds.md").text
 
 

@@ -17,7 +17,7 @@ from kept.config import Config, LoadedConfig
 from kept.config.layers import settings_by_agent
 from kept.errors import AgentNotFound, ConfigError, LockBusy
 from kept.forgetting.plan import JOURNAL
-from kept.gateway.app import open_dispatcher, open_memory
+from kept.gateway.app import open_dispatcher
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.channels import http
 from kept.gateway.channels.chat_intake import BotChannel
@@ -55,7 +55,7 @@ def finish_forgets(served: Sequence[LoadedConfig]) -> None:
     """Finish what was being forgotten, before the inbox is open: only then may it be changed."""
     for agent in served:
         if open_agent(agent.config).documents.find(JOURNAL):
-            with open_memory(agent) as memory:
+            with Memory.of(agent) as memory:
                 memory.forgetting.finish()
 
 

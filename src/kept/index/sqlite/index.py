@@ -167,12 +167,6 @@ class Index:
 # first workspace, and each other workspace gets its own file.
 
 
-def find_index_path(paths: AgentPaths, workspace: str) -> str:
-    """Return where the index of a workspace is expected, without opening a file."""
-    own = paths.index_of(workspace)
-    return own if os.path.exists(own) else paths.index
-
-
 def open_index(
     paths: AgentPaths,
     workspace: str,
@@ -180,7 +174,7 @@ def open_index(
     on_cache_loss: Callable[[StoreDamaged], None] | None = None,
 ) -> Index:
     """Open the index of a workspace, and record in it that it belongs to the workspace."""
-    index = Index(find_index_path(paths, workspace), on_cache_loss=on_cache_loss)
+    index = Index(paths.find_index(workspace), on_cache_loss=on_cache_loss)
     try:
         if _claim(index, workspace):
             return index
