@@ -255,7 +255,7 @@ def test_a_sync_that_waited_keeps_a_note_that_another_process_indexed_meanwhile(
     write_note(workspace, "memory/old.md", "An otter.")
     with open_memory(tmp_path) as waiting, open_memory(tmp_path) as other:
         waiting.sync()
-        planner = waiting.index_service._handle.planner()
+        planner = waiting.index_service.planner()
         (workspace / "memory/old.md").unlink()
         scan = planner.reader.scan()  # the waiting process has looked at the files, and waits for the lock
         write_note(workspace, "memory/new.md", "A heron.")

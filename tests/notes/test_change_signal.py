@@ -2,8 +2,8 @@
 
 import pytest
 
-from kept.index import index_handle, sources
-from kept.index.index_handle import RESCAN_AFTER_S, RESCAN_AT_LATEST_S, Freshness
+from kept.index import sources, workspace_index
+from kept.index.workspace_index import RESCAN_AFTER_S, RESCAN_AT_LATEST_S, Freshness
 from kept.notes.scan import ANY_FILE, ChangeSignal, scan_workspace
 from kept.notes.workspace import Workspace
 from tests.support.workspaces import open_memory, write_note
@@ -29,7 +29,7 @@ def scan_slowly(freshness: Freshness, folder: str, monkeypatch, *, takes_s: floa
         now += takes_s
         return scan_workspace(Workspace.at(folder), max_bytes=1_000)
 
-    monkeypatch.setattr(index_handle.time, "thread_time", lambda: now)
+    monkeypatch.setattr(workspace_index.time, "thread_time", lambda: now)
     for _ in range(2):
         freshness.scan(scan)
         freshness.note_sync(ok=True)
@@ -40,15 +40,15 @@ def test_a_long_scan_is_put_off(tmp_path, monkeypatch, takes_s, trusted_s):
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     freshness = Freshness()
     scan_slowly(freshness, str(tmp_path / "workspace"), monkeypatch, takes_s=takes_s)
-    scanned = index_handle.time.monotonic()
+    scanned = workspace_index.time.monotonic()
     for later, fresh in ((trusted_s - 1, True), (trusted_s + 1, False)):
-        monkeypatch.setattr(index_handle.time, "monotonic", lambda later=later: scanned + later)
+        monkeypatch.setattr(workspace_index.time, "monotonic", lambda later=later: scanned + later)
         assert freshness.is_fresh() is fresh
     freshness.close()
 
 
 def test_every_change_is_seen_at_once_while_the_scan_is_put_off(tmp_path, monkeypatch):
-    monkeypatch.setattr(index_handle, "_RESCAN_SHARE", 1e9)
+    monkeypatch.setattr(workspace_index, "_RESCAN_SHARE", 1e9)
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory:
@@ -70,7 +70,7 @@ def test_every_change_is_seen_at_once_while_the_scan_is_put_off(tmp_path, monkey
 
 
 def test_a_search_looks_only_at_the_notes_that_changed(tmp_path, monkeypatch):
-    monkeypatch.setattr(index_handle, "_RESCAN_SHARE", 1e9)
+    monkeypatch.setattr(workspace_index, "_RESCAN_SHARE", 1e9)
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory:

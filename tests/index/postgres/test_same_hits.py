@@ -209,7 +209,7 @@ class TwoMemories(RuleBasedStateMachine):
         files, database = self.both
         for query in QUERIES[:12]:
             assert describe(database.search(query)) == describe(files.search(query)), query
-        assert database.index_service._handle.index().find_damage() == []
+        assert database.index_service.index().find_damage() == []
 
 
 def test_any_sequence_of_changes_leads_to_the_same_hits(database_address):
