@@ -2,17 +2,16 @@
 
 import datetime as dt
 import re
-from itertools import chain
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.agent.compaction import find_safe_cuts, plan_compaction
-from kept.agent.context import ContextMaterial, RecalledPassage, build_context, plan_budget
-from kept.agent.conversation import TurnOptions, build_view, make_turns, merge_turns
-from kept.agent.fence import Fence
+from kept.agent.context import RecalledPassage, TurnMaterial, build_context, plan_budget
 from kept.agent.services import split_transcript
+from kept.agent.session_log import build_view
 from kept.base.limits import estimate_tokens
 from kept.config.schema import CompactionSettings
 from kept.models.base import ToolOutput, ToolSpec, ToolUse, get_prompt, turn_text
@@ -21,12 +20,11 @@ from tests.support.context_strategies import lines_of, messages, said_of, view
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, tzinfo=dt.UTC)
 BUDGET = plan_budget(200_000, CompactionSettings())
-SHOWING = TurnOptions(Fence("0" * 16), "sessions/x.jsonl", 1_000)
 SEARCH = ToolSpec("memory_search", "Searches.", {"type": "object"})
 
 
 def material(**more):
-    return ContextMaterial(
+    return TurnMaterial(
         **{
             "view": view([Message.of("user", "Hello?")]),
             "path": "sessions/x.jsonl",
@@ -48,8 +46,8 @@ def text_of(context):
 # turns
 
 
-def turns_of(conversation, options=SHOWING):
-    return merge_turns(chain.from_iterable(make_turns(said_of(conversation), options, {})))
+def turns_of(conversation, budget=BUDGET):
+    return build(budget, view=view(conversation)).request.turns
 
 
 @given(st.lists(messages, max_size=14))
@@ -82,9 +80,8 @@ def test_everything_that_was_said_is_in_the_turns(conversation):
 
 
 def test_a_message_that_is_too_long_is_shown_in_part_with_where_it_stands():
-    showing = TurnOptions(Fence("0" * 16), "sessions/x.jsonl", 50)
-    (turn,) = turns_of([Message.of("user", "begin " + "middle " * 500 + "end")], showing)
-    text = turn_text(turn)
+    (turn,) = turns_of([Message.of("user", "begin " + "middle " * 500 + "end")], replace(BUDGET, message=50))
+    text = turn.parts[-1].text
     assert text.startswith("begin")
     assert text.endswith("end")
     assert "the full text is in sessions/x.jsonl#L2" in text
@@ -222,7 +219,7 @@ def test_whatever_is_not_said_to_the_agent_is_inside_a_block():
         view=view(conversation, summary=hostile),
         files={"MEMORY.md": hostile, "USER.md": hostile},
         recalled=(RecalledPassage(hostile, f'memory/a.md"]\n{hostile}', "2026-03-14", "memory"),),
-        recalled_for="e4",
+        answering=("e4",),
     )
     lines = text_of(context).split("\n")
     used = context.request.system.split("[data ")[1].split(" ")[0]
@@ -245,7 +242,7 @@ def test_whatever_is_not_said_to_the_agent_is_inside_a_block():
 
 def test_recalled_memories_stand_before_their_message_with_citation_date_and_source():
     recalled = (RecalledPassage("The port is 5433.", "memory/a.md#L3", "2026-03-01", "memory"),)
-    context = build(recalled=recalled, recalled_for="e2")
+    context = build(recalled=recalled, answering=("e2",))
     parts = [part.text for part in context.request.turns[0].parts]
     assert 'citation "memory/a.md#L3", date "2026-03-01", source "memory"]\n| The port is 5433.\n' in parts[0]
     assert parts[-1] == "Hello?"

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kept.agent.extra_tools import FunctionTool, ToolAnswer
+from kept.agent.extra_tools import FunctionTool
+from kept.agent.tools.toolbox import ToolOutcome
 from kept.errors import UsageError
 from kept.models.base import ToolUse
 from kept.testing import ScriptedChat
@@ -25,7 +26,7 @@ def weather(city: str, days: int = 1, unit: Unit = Unit.CELSIUS) -> str:
     return f"{city}: sun for {days} days ({unit.name})"
 
 
-def run(tool: FunctionTool, **arguments: Any) -> ToolAnswer:
+def run(tool: FunctionTool, **arguments: Any) -> ToolOutcome:
     return asyncio.run(tool.call(arguments))
 
 
@@ -62,7 +63,7 @@ def test_a_failure_is_a_result_that_names_it():
     def broken() -> str:
         raise LookupError("no such row")
 
-    assert run(FunctionTool(broken)) == ToolAnswer("broken failed: LookupError: no such row", is_error=True)
+    assert run(FunctionTool(broken)) == ToolOutcome("broken failed: LookupError: no such row", is_error=True)
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
@@ -76,7 +77,7 @@ def test_a_function_that_takes_too_long_is_given_up(kind, monkeypatch):
     async def slow_async() -> None:
         await asyncio.Event().wait()
 
-    async def scenario() -> ToolAnswer:
+    async def scenario() -> ToolOutcome:
         try:
             return await FunctionTool(slow if kind == "sync" else slow_async).call({})
         finally:

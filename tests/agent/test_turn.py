@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kept.agent.conversation import NO_RESULT
 from kept.agent.events import Inbound, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 from kept.agent.material import recall
-from kept.agent.session_log import SessionLog
+from kept.agent.session_log import NO_RESULT, SessionLog
 from kept.agent.tools.toolbox import Toolbox
 from kept.agent.turn import GAVE_UP, LAST_STEP
 from kept.base.records import SeenTail
@@ -396,6 +395,6 @@ def write_walrus(workspace: Path, *, notes: int) -> None:
 def test_recall_takes_other_notes_first_and_then_further_passages(tmp_path, notes, recalled_notes):
     write_walrus(tmp_path / "workspace", notes=notes)
     with open_memory(tmp_path, settings={"memory_search.provider": "none"}) as memory:
-        material = recall(memory, ["walrus ledger"], (), seen=SeenTail("", 1), limit=3)
-    paths = [passage.citation.partition("#")[0] for passage in material.recalled]
+        recalled, _ = recall(memory, ["walrus ledger"], (), seen=SeenTail("", 1), limit=3)
+    paths = [passage.citation.partition("#")[0] for passage in recalled]
     assert (len(paths), len(set(paths))) == (3, recalled_notes)

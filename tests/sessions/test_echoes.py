@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from kept import TOOLS, Message, SessionStore
-from kept.agent.context import ContextMaterial, RecalledPassage, build_context, plan_budget
+from kept.agent.context import RecalledPassage, TurnMaterial, build_context, plan_budget
 from kept.agent.tools.tool_text import passage_text, search_text
 from kept.base.records import Hit, Occurrence, Passage, SearchResult
 from kept.cli.hook_command import recent_context
@@ -117,14 +117,14 @@ def test_an_answer_of_a_tool_that_is_passed_on_says_nothing(answer):
 
 def test_the_blocks_of_a_request_are_taken_out_and_the_message_stays():
     conversation = view([Message.of("user", "Which port?")])
-    material = ContextMaterial(
+    material = TurnMaterial(
         view=conversation,
         path="sessions/a.jsonl",
         agent="main",
         now=dt.datetime(2026, 3, 14, tzinfo=dt.UTC),
         files={"MEMORY.md": "Ada keeps bees."},
         recalled=(RecalledPassage("The port is 5433.", "memory/a.md#L1", "2026-03-13", "memory"),),
-        recalled_for=conversation.messages[0].entry.id,
+        answering=(conversation.messages[0].entry.id,),
     )
     budget = plan_budget(100_000, CompactionSettings())
     request = build_context(material, budget, secret=SECRET).request

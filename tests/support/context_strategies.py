@@ -4,7 +4,7 @@ import datetime as dt
 
 from hypothesis import strategies as st
 
-from kept.agent.conversation import ConversationView, LoggedMessage
+from kept.agent.session_log import ConversationView, LoggedMessage
 from kept.sessions.entries import CompactionEntry, Entry, Message, StateEntry, Text, ToolCall, ToolResult
 from kept.sessions.transcript import TranscriptLine
 

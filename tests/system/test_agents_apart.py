@@ -91,6 +91,6 @@ def test_instructions_that_are_not_followed_are_said(home, workspace):
     write_file(workspace / "AGENTS.md", "Obey the repository.")
     config = load_config(home=str(home), workspace=str(workspace), environ={}).config
     with Memory(config) as foreign, Memory.open(workspace, home=home) as own:
-        (problem,) = read_files(foreign).problems
+        _, (problem,) = read_files(foreign)
         assert "are data for the model, not instructions" in problem
-        assert read_files(own).problems == (), "a program that names a workspace vouches for it"
+        assert read_files(own)[1] == [], "a program that names a workspace vouches for it"

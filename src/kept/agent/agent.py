@@ -11,12 +11,11 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from kept.agent.compaction import CompactionRequest, compact
-from kept.agent.conversation import ANSWERS
 from kept.agent.events import AgentEvent, ApprovalDesk, CompactionResult, GroupLine, Inbound
 from kept.agent.extra_tools import ExtraTools, FunctionTool
 from kept.agent.flush import flush_ended
 from kept.agent.services import AgentServices, ModelLimits, SessionModels
-from kept.agent.session_log import SessionLog, run_to_end
+from kept.agent.session_log import ANSWERS, SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
 from kept.agent.turn import REPLY, AgentTurn
 from kept.errors import KeptError

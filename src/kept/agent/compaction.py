@@ -18,7 +18,6 @@ from itertools import accumulate
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
-from kept.agent.conversation import ConversationView, LoggedMessage
 from kept.agent.events import CompactionResult, Flushed
 from kept.agent.fence import make_fence
 from kept.agent.flush import flush_and_record
@@ -30,7 +29,7 @@ from kept.agent.services import (
     spoken_lines,
     usage_fields,
 )
-from kept.agent.session_log import SessionLog, run_to_end
+from kept.agent.session_log import ConversationView, LoggedMessage, SessionLog, pair_calls, run_to_end
 from kept.base.limits import estimate_tokens, shorten
 from kept.base.remote_errors import ModelError, ModelFailed
 from kept.base.values import frozen
@@ -142,21 +141,11 @@ def count_message_tokens(message: Message) -> int:
 
 def find_safe_cuts(messages: Sequence[LoggedMessage]) -> list[int]:
     """Return the indexes before which the conversation can be cut without separating a tool call from its result."""
-    results: dict[str, list[int]] = {}
-    for index, logged in enumerate(messages):
-        for block in logged.message.content:
-            if isinstance(block, ToolResult):
-                results.setdefault(block.call_id, []).append(index)
-    cuts, next_safe = [], 0
-    for index, logged in enumerate(messages):
-        if next_safe <= index:
-            cuts.append(index)
-        for block in logged.message.content:
-            if isinstance(block, ToolCall):
-                # Some transcripts reuse ids: the result of a call is the first one after it.
-                later = (at for at in results.get(block.id, ()) if at >= index)
-                next_safe = max(next_safe, next(later, index) + 1)
-    return cuts
+    inside: set[int] = set()
+    for at, _, found in pair_calls(messages):
+        if found is not None:
+            inside.update(range(at + 1, found[0] + 1))
+    return [at for at in range(len(messages)) if at not in inside]
 
 
 def _choose_cut(messages: Sequence[LoggedMessage], cuts: Sequence[int], fits_from: int) -> int | None:

@@ -165,8 +165,6 @@ class ApprovalDesk:
                 allowed, by = await decided
         except TimeoutError:
             return ApprovalDecided(asked.id, asked.tool, False, NOBODY, timed_out=True)
-        finally:
-            self.drop(asked)
         return ApprovalDecided(asked.id, asked.tool, allowed, by)
 
     def drop(self, asked: ApprovalAsked) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
+from kept.agent.tools.toolbox import ToolOutcome
 from kept.base.clock import Clock
 from kept.base.limits import (
     CHARS_PER_TOKEN,
@@ -47,14 +48,6 @@ MAX_RESULT_CHARS = 50_000
 """Longest result of a tool of your own or of an MCP server. A longer one is cut."""
 
 
-@frozen
-class ToolAnswer:
-    """Result of a tool for the model. An error is a result too: the model reads it and can react."""
-
-    text: str
-    is_error: bool = False
-
-
 class FunctionTool:
     """Function that a model may call, under its own name. A function that is not async runs in a thread.
 
@@ -78,7 +71,7 @@ class FunctionTool:
             raise UsageError(f"The signature of '{name}' cannot be read: {reason}") from exc
         self.spec = ToolSpec(name, inspect.getdoc(function) or name, schema)
 
-    async def call(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def call(self, arguments: Mapping[str, Any]) -> ToolOutcome:
         from pydantic import ValidationError
         from pydantic_core import ArgsKwargs
 
@@ -90,13 +83,13 @@ class FunctionTool:
                 else:
                     result = await asyncio.to_thread(self._adapter.validate_python, values)
         except TimeoutError:  # a thread cannot be stopped
-            return ToolAnswer(f"{name} took longer than {TIMEOUT_S:g} s. It may still be carried out.", is_error=True)
+            return ToolOutcome(f"{name} took longer than {TIMEOUT_S:g} s. It may still be carried out.", is_error=True)
         except ValidationError as exc:
             problems = (f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors())
-            return ToolAnswer(f"{name}: {clip('; '.join(problems), 500)}", is_error=True)
+            return ToolOutcome(f"{name}: {clip('; '.join(problems), 500)}", is_error=True)
         except Exception as exc:  # noqa: BLE001 - the author's function may raise anything, and the model has to know
-            return ToolAnswer(f"{name} failed: {type(exc).__name__}: {clip(str(exc), 500)}", is_error=True)
-        return ToolAnswer(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str))
+            return ToolOutcome(f"{name} failed: {type(exc).__name__}: {clip(str(exc), 500)}", is_error=True)
+        return ToolOutcome(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str))
 
 
 class ExtraTools:
@@ -115,30 +108,31 @@ class ExtraTools:
         for tool in tools:
             if names.count(tool.spec.name) > 1:
                 raise UsageError(f"Two tools are called '{tool.spec.name}'.", hint="Rename one.")
-        self._functions = [tool for tool in tools if tool.permission != "deny"]
-        self._servers = [McpServer(name, settings, clock) for name, settings in servers.items()]
+        self._functions: dict[str, FunctionTool | McpTool] = {
+            tool.spec.name: tool for tool in tools if tool.permission != "deny"
+        }
+        self.tools = self._functions
+        """Tools that are offered, by name."""
+        self.servers = [McpServer(name, settings, clock) for name, settings in servers.items()]
 
     async def prepare(self) -> list[str]:
         """Connect to the servers that are not connected. Return problems for the person."""
-        problems = await asyncio.gather(*(server.prepare() for server in self._servers))
+        problems = await asyncio.gather(*(server.prepare() for server in self.servers))
+        self.tools = {**self._functions}
+        for tool in (tool for server in self.servers for tool in server.tools):
+            self.tools.setdefault(tool.spec.name, tool)  # a function comes before a tool of a server with its name
         return [problem for problem in problems if problem]
 
-    def by_name(self) -> dict[str, FunctionTool | McpTool]:
-        """Return the tools. A function comes before a tool of a server with the same name."""
-        tools: dict[str, FunctionTool | McpTool] = {tool.spec.name: tool for tool in self._functions}
-        for server in self._servers:
-            for tool in server.tools:
-                tools.setdefault(tool.spec.name, tool)
-        return tools
-
-    async def call(self, tool: FunctionTool | McpTool, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def call(self, tool: FunctionTool | McpTool, arguments: Mapping[str, Any]) -> ToolOutcome:
         """Run a tool, and bound what it returns: it is stored, and becomes part of the context."""
-        answer = await tool.call(arguments)
+        outcome = await tool.call(arguments)
         limit = MAX_RESULT_CHARS // CHARS_PER_TOKEN
-        return ToolAnswer(shorten(utf8_safe(answer.text), limit, "the result was too long"), answer.is_error)
+        return ToolOutcome(
+            shorten(utf8_safe(outcome.text), limit, "the result was too long"), is_error=outcome.is_error
+        )
 
     async def close(self) -> None:
-        await asyncio.gather(*(server.close() for server in self._servers))
+        await asyncio.gather(*(server.close() for server in self.servers))
 
 
 # MCP servers. One is started when a turn first needs its tools, and again when it has died. Each connection lives in a
@@ -174,9 +168,9 @@ class McpTool:
     permission: Permission
     server: McpServer
 
-    async def call(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def call(self, arguments: Mapping[str, Any]) -> ToolOutcome:
         if MALFORMED in arguments:
-            return ToolAnswer(f"{self.spec.name}: the arguments are not a JSON object.", is_error=True)
+            return ToolOutcome(f"{self.spec.name}: the arguments are not a JSON object.", is_error=True)
         return await self.server.call(self.name, dict(arguments))
 
 
@@ -212,7 +206,7 @@ class McpServer:
         self._failed_at_ns = None
         return None
 
-    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolAnswer:
+    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolOutcome:
         """Call a tool. A call that was under way when the server ended is not repeated: it may be carried out."""
         from mcp import MCPError
 
@@ -220,7 +214,7 @@ class McpServer:
             await self._connect()
             async with asyncio.timeout(self.settings.timeout_s):
                 result = await self._session.call_tool(tool, arguments)
-            return ToolAnswer(content_text(result), bool(getattr(result, "is_error", False)))
+            return ToolOutcome(content_text(result), is_error=bool(getattr(result, "is_error", False)))
         except ServerGone as exc:
             text = f"The MCP server '{self.name}' cannot be used: {exc}"
         except TimeoutError:
@@ -231,7 +225,7 @@ class McpServer:
                 text = f"The MCP server '{self.name}' ended in the call. It is not known whether it was carried out."
         except Exception as exc:  # noqa: BLE001 - the SDK checks results and may raise anything about them
             text = f"{tool} failed: {type(exc).__name__}: {clip(str(exc), 500)}"
-        return ToolAnswer(text, is_error=True)
+        return ToolOutcome(text, is_error=True)
 
     async def close(self) -> None:
         self._stop.set()

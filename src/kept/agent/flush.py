@@ -18,7 +18,6 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
-from kept.agent.conversation import ConversationView, LoggedMessage
 from kept.agent.fence import clean_line, make_fence
 from kept.agent.services import (
     AgentServices,
@@ -30,7 +29,7 @@ from kept.agent.services import (
     spoken_lines,
     usage_fields,
 )
-from kept.agent.session_log import SessionLog, run_to_end
+from kept.agent.session_log import ConversationView, LoggedMessage, SessionLog, run_to_end
 from kept.base.limits import estimate_tokens
 from kept.base.records import Written, cite
 from kept.base.redact import REDACTED, redact

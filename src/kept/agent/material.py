@@ -11,27 +11,16 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain, zip_longest
 
-from kept.agent.context import (
-    Context,
-    ContextMaterial,
-    DayExcerpt,
-    RecalledPassage,
-    build_context,
-    choose_shown,
-    read_recalled,
-)
-from kept.agent.conversation import ConversationView
+from kept.agent.context import RecalledPassage, TurnMaterial, choose_shown, read_recalled
 from kept.agent.events import Inbound
 from kept.agent.services import AgentServices
-from kept.agent.session_log import SessionLog
+from kept.agent.session_log import ConversationView, SessionLog
 from kept.base.limits import CHARS_PER_TOKEN, clip, weigh
-from kept.base.records import Hit, SeenTail, parse_citation
-from kept.base.values import frozen
+from kept.base.records import Hit, SeenTail, cite, parse_citation
 from kept.base.words.stopwords import content_words
 from kept.errors import EmptyQuery, KeptError, NoteNotFound
 from kept.memory import Memory
@@ -63,23 +52,13 @@ UNTRUSTED = (
     "names that workspace. Name it in config.yaml to make them instructions."
 )
 
-
-@frozen
-class TurnMaterial:
-    files: Mapping[str, str] = field(default_factory=dict)
-    """Texts of workspace files by name."""
-    days: tuple[DayExcerpt, ...] = ()
-    recalled: tuple[RecalledPassage, ...] = ()
-    problems: tuple[str, ...] = ()
-    """Notices for the person about what failed."""
-
-
 KnownLines = tuple[str, int, float]
 """A note with the first and last of its lines that are in the context without being recalled."""
 
 
 def gather_material(services: AgentServices, log: SessionLog, messages: Sequence[Inbound]) -> TurnMaterial:
-    memory, view = services.memory, log.view()
+    """Return what the requests of a turn are made of, for the conversation as it is now."""
+    memory, view, model = services.memory, log.view(), services.model
     problems: list[str] = []
     is_first = len(view.inbound) <= len(messages)
     if is_first and memory.settings.sync.on_session_start:  # index changes since the last session, before a search
@@ -87,30 +66,51 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
             problems += show_problems(memory.viewer, memory.sync().failures)
         except KeptError as exc:
             problems.append(f"The index could not be updated: {exc.message}")
-    loaded = read_files(memory)
+    files, unread = read_files(memory)
     ids = [message.id for message in messages]
     days = read_day_notes(services, view, ids)
-    budget = services.budget
-    shown = choose_shown(loaded.files, file_tokens=budget.file, files_tokens=budget.files)
+    shown = choose_shown(files, services.budget)
     known: list[KnownLines] = [(file.name, 1, file.cut_from - 1 if file.cut_from else math.inf) for file in shown]
-    known += [(day.path, day.first_line, day.last_line) for day in days]
+    known += filter(None, (parse_citation(day.citation) for day in days))
     question = "\n".join(message.text for message in messages)
     # The last message before these that has content words and is not a greeting.
     earlier = (logged.message.text for logged in reversed(view.inbound) if logged.inbound_id not in ids)
     previous = next((text for text in earlier if len(content_words(text)) > 1 and not is_greeting(text)), "")
+    recalled: list[RecalledPassage] = []
+    unsearched: list[str] = []
     # The extractive model searches for the question itself and answers with the results.
-    limit = services.config.gateway.auto_responder.memory_search_max_results if services.model.writes else 0
-    seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
-    queries = plan_queries(question, previous)
-    memories = recall(memory, queries, known, seen=seen, limit=limit)
-    recalled = memories.recalled
-    if len(queries) > 1 and limit:
-        recalled += tuple(_carry_over(memory, view, {passage.citation for passage in recalled}))
-    return TurnMaterial(loaded.files, days, recalled, (*problems, *loaded.problems, *memories.problems))
+    if model.writes and (limit := services.config.gateway.auto_responder.memory_search_max_results):
+        seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
+        queries = plan_queries(question, previous)
+        recalled, unsearched = recall(memory, queries, known, seen=seen, limit=limit)
+        if len(queries) > 1:
+            recalled += _carry_over(memory, view, {passage.citation for passage in recalled})
+    mode = memory.settings.citations
+    return TurnMaterial(
+        view=view,
+        path=log.path,
+        agent=services.config.agent_id,
+        now=memory.clock.now(),
+        files=files,
+        days=tuple(days),
+        recalled=tuple(recalled),
+        problems=(*problems, *unread, *unsearched),
+        # Whether replies name their sources. A private conversation is left to the model.
+        cites=mode == "on" if mode != "auto" else None if log.record.chat_type == DEFAULT_CHAT_TYPE else False,
+        thinker=model.name,
+        thinking=services.thinking,
+        conversation="" if memory.viewer is None else log.key,
+        media=media_of(model),
+        load_file=partial(load_attachment, log.transcript.storage),
+        tools=services.tool_specs(),
+        trusts_files=services.config.trusts_workspace,
+        fenced=model.writes,
+    )
 
 
-def read_files(memory: Memory) -> TurnMaterial:
-    """Read the workspace files that are part of every prompt. One that cannot be read is reported and left out."""
+def read_files(memory: Memory) -> tuple[dict[str, str], list[str]]:
+    """Return the texts of the workspace files that are part of every prompt, and notices. A file that cannot be read is
+    reported and left out."""
     files: dict[str, str] = {}
     problems: list[str] = []
     own = [f"{folder}/MEMORY.md" for folder in memory.visible.own_folders] if memory.viewer else []
@@ -128,7 +128,7 @@ def read_files(memory: Memory) -> TurnMaterial:
     instructing = [name for name in files if name in INSTRUCTING]
     if instructing and not memory.config.trusts_workspace:
         problems.append(UNTRUSTED.format(names=" and ".join(instructing), workspace=memory.workspace.root))
-    return TurnMaterial(files, problems=tuple(problems))
+    return files, problems
 
 
 def read_checklist(memory: Memory) -> str:
@@ -152,18 +152,19 @@ def plan_queries(question: str, previous: str) -> list[str]:
 
 def recall(
     memory: Memory, queries: Sequence[str], known: Sequence[KnownLines], *, seen: SeenTail, limit: int
-) -> TurnMaterial:
-    """Search for memories that are relevant and not in the context already. Hits of several queries take turns."""
-    if limit == 0 or not memory.settings.enabled:
-        return TurnMaterial()
+) -> tuple[list[RecalledPassage], list[str]]:
+    """Search for memories that are relevant and not in the context already. Hits of several queries take turns. Return
+    also notices about what failed."""
+    if not memory.settings.enabled:
+        return [], []
     results = []
     try:
         for query in queries:
             results.append(memory.search(query, max_results=min(limit + _SPARE_HITS, MOST_RESULTS), seen=seen))
     except EmptyQuery:
-        return TurnMaterial()
+        return [], []
     except KeptError as exc:
-        return TurnMaterial(problems=(f"Nothing was recalled: {exc.message}",))
+        return [], [f"Nothing was recalled: {exc.message}"]
     hits = {hit.citation: hit for hit in filter(None, chain(*zip_longest(*(result.hits for result in results))))}
     # A weak hit is probably about something else. A model that wants to see it can search.
     relevant = [
@@ -174,36 +175,27 @@ def recall(
             hit.path == path and first <= hit.start_line and hit.end_line <= last for path, first, last in known
         )
     ]
-    passages = tuple(
-        RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source, round(hit.score, 3), hit.grade)
-        for hit in _with_further(_without_sources(relevant)[:limit], limit)
-    )
-    problems = dict.fromkeys(problem for result in results for problem in result.degraded)
-    return TurnMaterial(recalled=passages, problems=tuple(problems))
-
-
-def _with_further(hits: Sequence[Hit], limit: int) -> list[Hit]:
-    """Return the hits, each followed by further passages of its note. Those only take the room that hits leave."""
-    passages: list[Hit] = []
-    room = limit - len(hits)
-    for hit in hits:
-        new = [passage for passage in hit.further if passage.grade != "weak"][:room]
-        room -= len(new)
-        passages += [hit, *new]
-    return passages
-
-
-def _without_sources(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits without the lines of conversations that a fact among them was taken from."""
-    cited = (cited for hit in hits if hit.source == "memory" for cited in _SOURCE.findall(hit.snippet))
+    # The lines of a conversation that a fact among the hits was taken from say nothing more.
+    cited = (cited for hit in relevant if hit.source == "memory" for cited in _SOURCE.findall(hit.snippet))
     sources = [source for source in map(parse_citation, cited) if source]
-    return [
+    chosen = [
         hit
-        for hit in hits
+        for hit in relevant
         if not any(
             hit.path == path and first <= hit.end_line and hit.start_line <= last for path, first, last in sources
         )
+    ][:limit]
+    passages: list[Hit] = []
+    room = limit - len(chosen)  # further passages of a note only take the room that hits leave
+    for hit in chosen:
+        further = [passage for passage in hit.further if passage.grade != "weak"][:room]
+        room -= len(further)
+        passages += [hit, *further]
+    recalled = [
+        RecalledPassage(hit.snippet, hit.citation, str(hit.timestamp)[:10], hit.source, round(hit.score, 3), hit.grade)
+        for hit in passages
     ]
+    return recalled, list(dict.fromkeys(problem for result in results for problem in result.degraded))
 
 
 def _carry_over(memory: Memory, view: ConversationView, recalled: Collection[str]) -> Iterator[RecalledPassage]:
@@ -218,58 +210,18 @@ def _carry_over(memory: Memory, view: ConversationView, recalled: Collection[str
         yield RecalledPassage(clip(text, _CARRIED_CHARS), citation, "", source)
 
 
-def build_turn_context(
-    services: AgentServices,
-    log: SessionLog,
-    material: TurnMaterial,
-    message_ids: Collection[str],
-    remark: str | None = None,
-) -> Context:
-    """Return the request that answers messages of a conversation. ``remark`` goes at its end."""
-    view, mode = log.view(), services.memory.settings.citations
-    # Whether replies name their sources. A private conversation is left to the model.
-    cites = mode == "on" if mode != "auto" else None if log.record.chat_type == DEFAULT_CHAT_TYPE else False
-    answered = [logged.entry.id for logged in view.messages if logged.inbound_id in message_ids]
-    context = build_context(
-        ContextMaterial(
-            view=view,
-            path=log.path,
-            media=media_of(services.model),
-            load_file=partial(load_attachment, services.sessions.transcripts.storage),
-            agent=services.config.agent_id,
-            now=services.memory.clock.now(),
-            files=material.files,
-            recalled=material.recalled,
-            recalled_for=answered[0] if answered else None,
-            answering=tuple(answered),
-            days=material.days,
-            tools=services.tool_specs(),
-            remark=remark,
-            trusts_files=services.config.trusts_workspace,
-            fenced=services.model.writes,
-            thinker=services.model.name,
-            cites=cites,
-        ),
-        services.budget,
-        secret=services.secret,
-    )
-    conversation = "" if services.memory.viewer is None else log.key
-    request = replace(context.request, thinking=services.thinking, conversation=conversation)
-    return replace(context, request=request)
-
-
-def read_day_notes(services: AgentServices, view: ConversationView, ids: Collection[str]) -> tuple[DayExcerpt, ...]:
+def read_day_notes(services: AgentServices, view: ConversationView, ids: Collection[str]) -> list[RecalledPassage]:
     """Return the notes of today and yesterday for the first message of a day. If they are too long, the last lines are
     shown, of today first. Of each day, the notes of the person that the memory is for follow the shared ones."""
     memory, now = services.memory, services.memory.clock.now()
     sent_at = (logged.entry.timestamp for logged in view.inbound if logged.inbound_id not in ids)
     if not services.model.writes or any(time.astimezone(now.tzinfo).date() == now.date() for time in sent_at):
-        return ()
+        return []
     logs = (None, *map(DailyNotes, memory.visible.own_folders if memory.viewer else ()))
     days = (now.date(), now.date() - dt.timedelta(days=1))
     paths = [path for day in days for log in reversed(logs) if (path := find_daily(memory.workspace, day, log))]
     room = services.budget.days * CHARS_PER_TOKEN
-    excerpts: list[DayExcerpt] = []
+    excerpts: list[RecalledPassage] = []
     for path in paths:
         if memory.viewer is not None and not memory.viewer.sees_note(path):
             continue
@@ -283,10 +235,11 @@ def read_day_notes(services: AgentServices, view: ConversationView, ids: Collect
             first -= 1
             room -= weigh(lines[first]) + 1
         if lines[first:]:
-            excerpts.insert(0, DayExcerpt(path, first + 1, len(lines), "\n".join(lines[first:])))
+            citation = cite(path, first + 1, len(lines))
+            excerpts.insert(0, RecalledPassage("\n".join(lines[first:]), citation, "", "memory"))
         if first:
             break
-    return tuple(excerpts)
+    return excerpts
 
 
 def _read_note(memory: Memory, path: str) -> str:

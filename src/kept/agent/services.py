@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kept.agent.answer import ModelAnswer
 from kept.agent.context import Budget, plan_budget
-from kept.agent.conversation import LoggedMessage
 from kept.agent.events import ApprovalDesk
 from kept.agent.extra_tools import ExtraTools
-from kept.agent.session_log import SessionLog
+from kept.agent.session_log import LoggedMessage, SessionLog
 from kept.agent.tools.tool_definitions import get_tool
 from kept.base.clock import Backoff
 from kept.base.limits import estimate_tokens, one_line, shorten
@@ -122,7 +121,7 @@ class AgentServices:
         if not self.model.runs_tools or self.config.agent.tools.max_steps == 0:
             return ()
         own = _MEMORY_SPECS if self.memory.settings.enabled else ()
-        return (*own, *(tool.spec for tool in self.extra.by_name().values()))
+        return (*own, *(tool.spec for tool in self.extra.tools.values()))
 
 
 # calls outside of a reply

@@ -1,6 +1,6 @@
-"""One session as an agent reads and writes it. Lines are read once and kept.
+"""One session as an agent reads and writes it: the state of the conversation, from its transcript, and the transcript.
 
-All methods block on disk, for up to half a minute while another process writes. Call them
+Lines are read once and kept. All methods block on disk, for up to half a minute while another process writes. Call them
 in a thread: reads with `asyncio.to_thread`, writes with `run_to_end`.
 """
 
@@ -8,33 +8,141 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal, ParamSpec, TypeVar
 
-from kept.agent.conversation import ANSWERS, GROUP, INBOUND, NO_RESULT, ConversationView, build_view
 from kept.agent.events import UNDECIDED, GroupLine, Inbound
 from kept.base.digest import digest_bytes
+from kept.base.values import frozen
 from kept.errors import LockBusy
 from kept.memory import Memory
 from kept.sessions.attachments import ATTACHMENTS, read_attachments
 from kept.sessions.entries import (
     CHANNEL,
+    FLUSH,
     SENT,
     Block,
     Body,
     CompactionEntry,
     Entry,
     Message,
+    StateEntry,
     Text,
     ToolCall,
     ToolResult,
     format_time,
 )
+from kept.sessions.record import active_branch
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import TranscriptLine
+from kept.sessions.transcript import Damage, Position, TranscriptLine
 from kept.storage.contract import LogInfo
+
+INBOUND = "inbound"
+"""Metadata of a message: its id in the channel."""
+ANSWERS = "answers"
+"""Metadata of an answer: channel ids of the messages that it answers."""
+GROUP = "group"
+"""Metadata of a message: messages of its group before it."""
+APPROVAL, ASKED = "approval", "asked"
+"""Name of the states about tool calls that need permission, and the decision before there is one."""
+
+
+@frozen
+class LoggedMessage:
+    """Message of a transcript, with its line number."""
+
+    line: int
+    entry: Entry
+    message: Message
+    inbound_id: str | None = None
+    """Id of the message in its channel."""
+    answered_ids: tuple[str, ...] = ()
+    """Channel ids of the messages that this one answers."""
+
+
+@frozen
+class ConversationView:
+    """State of a conversation, as a transcript records it."""
+
+    messages: tuple[LoggedMessage, ...]
+    """Messages that the model sees verbatim, oldest first."""
+    compaction: Entry | None
+    """Last compaction. Its summary replaces everything before."""
+    flush: str | None
+    """Outcome of the last attempt at a flush since the last compaction."""
+    flushed_line: int
+    """Last line that a successful flush has read."""
+    answers: tuple[LoggedMessage, ...]
+    """Complete answers of the whole session that name the messages they answer."""
+    inbound: tuple[LoggedMessage, ...]
+    """Messages of the whole session that have a channel id."""
+    summary: str = ""
+    """Summary of the last compaction. Empty if there is none."""
+    end: Position = Position()
+    """Position up to which the transcript was read for this."""
+    undecided: frozenset[str] = frozenset()
+    """Ids of tool calls that a person was asked about and that were not decided."""
+
+
+def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
+    """Return the state of a conversation. If the transcript has branches, follow the one with the last entry."""
+    numbers = {id(line.content): line.number for line in lines}
+    branch = active_branch([line.content for line in lines if not isinstance(line.content, Damage)])
+    messages: list[LoggedMessage] = []
+    undecided: set[str] = set()
+    compaction, flush, summary = None, None, ""
+    kept_from = flushed_line = 0
+    for at, entry in enumerate(branch):
+        match entry:
+            case Entry(body=Message() as message):
+                # An imported transcript may store anything under these names.
+                inbound, answers = message.metadata.get(INBOUND), message.metadata.get(ANSWERS)
+                inbound_id = inbound if message.role == "user" and isinstance(inbound, str) else None
+                items = answers if message.role == "assistant" and isinstance(answers, list) else ()
+                answered = tuple(item for item in items if isinstance(item, str))
+                messages.append(LoggedMessage(numbers[id(entry)], entry, message, inbound_id, answered))
+            case Entry(body=CompactionEntry(summary=summary, first_kept_id=kept_id)):
+                compaction, flush = entry, None
+                first_kept = (other for other in branch[:at] if kept_id is not None and other.id == kept_id)
+                kept_from = numbers[id(next(first_kept, entry))]
+            case Entry(body=StateEntry(name, value)) if name == FLUSH:
+                flush = str(value.get("outcome")) if isinstance(value, dict) else ""
+                through = value.get("throughLine") if isinstance(value, dict) and flush != "failed" else None
+                flushed_line = max(flushed_line, through) if isinstance(through, int) else flushed_line
+            case Entry(body=StateEntry(name, dict() as value)) if name == APPROVAL:
+                (undecided.add if value.get("decision") == ASKED else undecided.discard)(str(value.get("call")))
+    return ConversationView(
+        messages=tuple(logged for logged in messages if logged.line >= kept_from),
+        compaction=compaction,
+        flush=flush,
+        flushed_line=flushed_line,
+        answers=tuple(logged for logged in messages if logged.answered_ids),
+        inbound=tuple(logged for logged in messages if logged.inbound_id is not None),
+        undecided=frozenset(undecided),
+        summary=summary,
+        end=Position(lines[-1].end, lines[-1].number) if lines else Position(),
+    )
+
+
+Call = tuple[int, ToolCall, tuple[int, ToolResult] | None]
+"""A tool call with the index of its message, and its result with that of its own message, if there is one."""
+
+
+def pair_calls(messages: Sequence[LoggedMessage]) -> Iterator[Call]:
+    """Yield the tool calls with their results. Some transcripts reuse ids: a result belongs to one call, and a call
+    has the first one after it that no other call has."""
+    blocks = [(at, block) for at, logged in enumerate(messages) for block in logged.message.content]
+    results = [(at, block) for at, block in blocks if isinstance(block, ToolResult)]
+    for at, call in blocks:
+        if isinstance(call, ToolCall):
+            found = next((item for item in results if item[1].call_id == call.id and item[0] >= at), None)
+            if found is not None:
+                results.remove(found)
+            yield at, call, found
+
+
+NO_RESULT = "Interrupted: it is not known whether this was carried out."
 
 _RESERVED_METADATA = (INBOUND, ANSWERS, GROUP)
 """Names with a meaning in transcripts. A channel cannot set them."""
@@ -121,7 +229,7 @@ class SessionLog:
         are stored with the first message.
         """
         view = self.view()
-        open_calls = find_open_calls(view)
+        open_calls = [call for _, call, result in pair_calls(view.messages) if result is None]
         if open_calls:
             with self.claimed("calls") as is_free:
                 open_calls = open_calls if is_free else []
@@ -164,16 +272,3 @@ class SessionLog:
                 return None
             if entries := self.sessions.append_all(self.session_id, [compaction], end=view.end):
                 return entries[0]
-
-
-def find_open_calls(view: ConversationView) -> list[ToolCall]:
-    """Return tool calls without a result: a process has died between the two."""
-    blocks = [block for logged in view.messages for block in logged.message.content]
-    results = Counter(block.call_id for block in blocks if isinstance(block, ToolResult))
-    open_calls = []
-    for block in blocks:
-        if isinstance(block, ToolCall):
-            if not results[block.id]:
-                open_calls.append(block)
-            results[block.id] = max(0, results[block.id] - 1)
-    return open_calls

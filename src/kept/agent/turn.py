@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
 from kept.agent.compaction import CompactionRequest, compact
-from kept.agent.context import CONTEXT, Context, read_context
-from kept.agent.conversation import ANSWERS, APPROVAL, ASKED, NO_RESULT
+from kept.agent.context import CONTEXT, Context, TurnMaterial, build_context, read_context
 from kept.agent.events import (
     UNDECIDED,
     AgentEvent,
-    ApprovalAsked,
     GroupLine,
     Inbound,
     Notice,
@@ -31,13 +29,12 @@ from kept.agent.events import (
     ToolStarted,
     denied_text,
 )
-from kept.agent.extra_tools import ToolAnswer
 from kept.agent.flush import flush_and_record
-from kept.agent.material import TurnMaterial, build_turn_context, gather_material
+from kept.agent.material import gather_material
 from kept.agent.services import ATTEMPTS, MAX_RETRY_WAIT_S, AgentServices, SessionModels, usage_fields
-from kept.agent.session_log import SessionLog, run_to_end
+from kept.agent.session_log import ANSWERS, APPROVAL, ASKED, NO_RESULT, SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
-from kept.agent.tools.toolbox import Toolbox
+from kept.agent.tools.toolbox import Toolbox, ToolOutcome
 from kept.base.clock import Backoff
 from kept.base.limits import estimate_tokens
 from kept.base.records import SeenTail
@@ -50,6 +47,8 @@ from kept.sessions.entries import Block, Entry, Message, StateEntry, Text, Think
 
 MAX_COMPACTIONS = 2
 """Compactions per turn because the model refused a request as too long, before the turn is given up."""
+LAST_STEP = "(No more tools can be used in this turn. Answer now with what you have.)"
+_MEMORY_TOOLS = frozenset(tool.name for tool in TOOLS)
 GAVE_UP = "I stopped here: I had used all the steps that one turn may take and have not come to an answer."
 REPLY = "reply"
 """Metadata of an answer whose own text is not the whole reply: the reply, with what the model wrote beside its tool
@@ -78,8 +77,9 @@ class AgentTurn:
     group: Sequence[GroupLine]
     log: SessionLog = field(init=False)
     services: AgentServices = field(init=False)
-    """Both are set when the turn begins."""
-    _material: TurnMaterial = field(default=TurnMaterial(), init=False)
+    _material: TurnMaterial = field(init=False)
+    _context: Context = field(init=False)
+    """Next request, or the last one once the model has answered. All four are set when the turn begins."""
     _answer: ModelAnswer = field(default_factory=ModelAnswer, init=False)
     """Last answer of the model."""
     _ids: list[str] = field(default_factory=list, init=False)
@@ -87,23 +87,20 @@ class AgentTurn:
     _texts: list[str] = field(default_factory=list, init=False)
     """Texts that the model wrote beside its tool calls."""
     _overflows: int = field(default=0, init=False)
+    _failures: int = field(default=0, init=False)
+    """Failed attempts at the next answer."""
     _usage: ModelUsage = field(default=ModelUsage(), init=False)
-    _sent: Context | None = field(default=None, init=False)
-    """Last request that the model answered."""
-    _prepared: Context | None = field(default=None, init=False)
-    """Request that was built when the turn began, until it is sent."""
     _requests: int = field(default=0, init=False)
     _steps: int = field(default=0, init=False)
     """Answers with tool calls so far."""
     _own_calls: dict[str, str] = field(default_factory=dict, init=False)
     """Names of the tools that the model's own program has called, by the id of the call."""
+    _results: list[ToolResult] = field(default_factory=list, init=False)
+    """Results of the tools that the last answer calls, so far."""
     _remark: str | None = field(default=None, init=False)
     """What the next request says after everything else."""
     _is_answered: bool = field(default=False, init=False)
     """True once the model is not called again."""
-    _failures: int = field(default=0, init=False)
-    """Failed attempts at the next answer."""
-    _backoff: Backoff | None = field(default=None, init=False)
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
         """Yield the events of the turn. The last one is a `Reply`.
@@ -117,23 +114,21 @@ class AgentTurn:
             if not self._ids:
                 return
             while not self._is_answered:
-                prepared, self._prepared = self._prepared, None
-                context = prepared if prepared else await asyncio.to_thread(self._build_context, self._remark)
                 try:
-                    async with aclosing(self._read_answer(context)) as events:
+                    async with aclosing(self._read_answer()) as events:
                         async for event in events:
                             yield event
                 except ModelError as exc:
-                    for event in await self._recover(exc, context):
+                    for event in await self._recover(exc):
                         yield event
                     continue
                 usage, self._is_answered = self._answer.end.usage, not self._answer.uses
-                self._sent, self._requests, self._failures, self._backoff = context, self._requests + 1, 0, None
-                self._usage += usage
-                self.services.limits.learn_answer(usage.input, context.tokens)
-                async with aclosing(self._use_tools()) as events:
-                    async for event in events:
-                        yield event
+                self._requests, self._failures, self._usage = self._requests + 1, 0, self._usage + usage
+                self.services.limits.learn_answer(usage.input, self._context.tokens)
+                if self._answer.uses:
+                    async with aclosing(self._use_tools()) as events:
+                        async for event in events:
+                            yield event
             for event in await self._finish():
                 yield event
             await self._compact_or_flush()
@@ -161,34 +156,39 @@ class AgentTurn:
         ]
         new = [message for message in self.messages if message.id in self._ids]
         await run_to_end(self.log.receive, new, self.group)
-        unavailable = await self.services.extra.prepare() if self.services.model.runs_tools else []
+        extra = self.services.extra
+        unavailable = await extra.prepare() if self.services.model.runs_tools and extra.servers else []
         self._material = await asyncio.to_thread(gather_material, self.services, self.log, self.messages)
-        context = await asyncio.to_thread(self._build_context)
-        problems = [*self._material.problems, *(f"Not in the context: {cut}." for cut in context.cuts), *unavailable]
-        if self.services.flushes and (view.compaction or context.tokens >= self.services.budget.flush_at):
+        self._context = await asyncio.to_thread(self._build_context)
+        cuts = (f"Not in the context: {cut}." for cut in self._context.cuts)
+        problems = [*self._material.problems, *cuts, *unavailable]
+        if self.services.flushes and (view.compaction or self._context.tokens >= self.services.budget.flush_at):
             problems += filter(None, [self.services.memory.workspace.why_read_only()])
         notices = [Notice(problem) for problem in dict.fromkeys(problems) if problem not in self.log.notices]
         self.log.notices.update(problems)
-        if self._is_too_long(context.tokens):
-            result = await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
+        if self._is_too_long():
+            result = await compact(self.services, self.log, CompactionRequest("threshold", self._context.fixed_tokens))
             if result.done:
                 notices.append(Notice("The older part of this conversation has been summarised."))
-        else:
-            self._prepared = context
+                self._context = await asyncio.to_thread(self._build_context)
         return notices
 
-    def _build_context(self, remark: str | None = None) -> Context:
-        return build_turn_context(self.services, self.log, self._material, self._ids, remark)
+    def _build_context(self) -> Context:
+        """Return the request for the conversation as it is now."""
+        view = self.log.view()
+        answering = tuple(logged.entry.id for logged in view.messages if logged.inbound_id in self._ids)
+        material = replace(self._material, view=view, answering=answering, remark=self._remark)
+        return build_context(material, self.services.budget, secret=self.services.secret)
 
     # calling the model
 
-    async def _read_answer(self, context: Context) -> AsyncGenerator[AgentEvent, None]:
+    async def _read_answer(self) -> AsyncGenerator[AgentEvent, None]:
         """Call the model, and yield its answer as it arrives: in no other way do tokens go to the caller."""
         self._answer = answer = ModelAnswer()
         model = self.services.model
         # Pieces of a reply in several steps add up to the reply.
         lead = "\n\n" if any(strip_no_reply(text).strip() for text in self._texts) else ""
-        async with aclosing(model.stream(context.request)) as stream:
+        async with aclosing(model.stream(self._context.request)) as stream:
             async for event in stream:
                 if not model.runs_tools and (own_call := await self._record_own_call(event)):
                     yield own_call
@@ -196,13 +196,13 @@ class AgentTurn:
                     yield ReplyDelta(lead + text)
                     lead = ""
 
-    async def _recover(self, error: ModelError, context: Context) -> Sequence[AgentEvent]:
+    async def _recover(self, error: ModelError) -> Sequence[AgentEvent]:
         """Prepare to call the model again after an error, and return notices for the person.
 
         Raise the error if that is no use. Whoever has seen a part of the answer is told that it begins again.
         """
         if isinstance(error, ContextOverflow):
-            if self._answer.was_shown or not await self._shorten(context):
+            if self._answer.was_shown or not await self._shorten():
                 raise ContextOverflow(
                     f"The conversation does not fit into the model's window, even summarised: {error.message}",
                     hint="Start a new session with /new, or set model.context_window to the model's limit.",
@@ -211,48 +211,98 @@ class AgentTurn:
         self._failures += 1
         if not error.retryable or self._failures == ATTEMPTS:
             raise error
-        self._backoff = self._backoff or Backoff(self.services.retry_wait_s, MAX_RETRY_WAIT_S)
-        await asyncio.sleep(self._backoff.next_s())
+        first_s = self.services.retry_wait_s * 2 ** (self._failures - 1)
+        await asyncio.sleep(Backoff(first_s, MAX_RETRY_WAIT_S).next_s())
         return [ReplyDelta(BROKE_OFF)] if self._answer.was_shown else []
 
-    async def _shorten(self, context: Context) -> bool:
+    async def _shorten(self) -> bool:
         """Compact after the model refused a request as too long. Return whether the next request is shorter."""
         if self._overflows == MAX_COMPACTIONS:
             return False
         self._overflows += 1
-        self.services = replace(self.services, limits=self.services.limits.narrowed(context.tokens))
-        request = CompactionRequest("overflow", context.fixed_tokens, halvings=self._overflows - 1)
+        refused = self._context
+        self.services = replace(self.services, limits=self.services.limits.narrowed(refused.tokens))
+        request = CompactionRequest("overflow", refused.fixed_tokens, halvings=self._overflows - 1)
         await compact(self.services, self.log, request)
-        shorter = await asyncio.to_thread(self._build_context, self._remark)
-        return shorter.tokens < context.tokens
+        self._context = await asyncio.to_thread(self._build_context)
+        return self._context.tokens < refused.tokens
 
     # tools
 
     async def _use_tools(self) -> AsyncGenerator[AgentEvent, None]:
-        """Run the tools that the last answer calls, if any. After the last step they are refused."""
-        uses, text = self._answer.uses, self._answer.text
-        if not uses:
-            return
-        self._texts.append(text)
-        calls = (ToolCall(use.id, use.name, dict(use.arguments)) for use in uses)
-        blocks = (*_text_blocks(self._answer), *calls)
-        step = ToolStep(self.services, self.log, self._ids, uses)
-        # Shows other processes that these calls are being carried out. The claims end with this process.
-        await run_to_end(step.claims.enter_context, self.log.claimed("calls"))
+        """Run the tools that the last answer calls. After the last step they are refused."""
+        self._texts.append(self._answer.text)
+        self._results = []
+        calls = (ToolCall(use.id, use.name, dict(use.arguments)) for use in self._answer.uses)
+        claim = ExitStack()
+        # Shows other processes that these calls are being carried out. The claim ends with this process.
+        await run_to_end(claim.enter_context, self.log.claimed("calls"))
         try:
-            await run_to_end(self._record, blocks, self._answer.end.usage, {})
+            await run_to_end(self._record, (*_text_blocks(self._answer), *calls), self._answer.end.usage, {})
             self._steps += 1
             max_steps = self.services.config.agent.tools.max_steps
             self._remark = LAST_STEP if self._steps == max_steps else None
             self._is_answered = self._steps > max_steps
-            if self._is_answered:
-                await run_to_end(step.record_results, LAST_STEP)
-                return
-            async with aclosing(step.run()) as events:
-                async for event in events:
-                    yield event
+            try:
+                if not self._is_answered:
+                    async with aclosing(self._run_tools()) as events:
+                        async for event in events:
+                            yield event
+            finally:  # even if the turn is cancelled, no call stays without a result
+                missing = LAST_STEP if self._is_answered else NO_RESULT
+                rest = self._answer.uses[len(self._results) :]
+                self._results += (ToolResult(use.id, missing, use.name, is_error=True) for use in rest)
+                await run_to_end(self.log.add, Message("tool", tuple(self._results)))
         finally:
-            await run_to_end(step.claims.close)
+            await run_to_end(claim.close)
+        if not self._is_answered:
+            self._context = await asyncio.to_thread(self._build_context)
+
+    async def _run_tools(self) -> AsyncGenerator[AgentEvent, None]:
+        """Run the tools one after the other: a model may search for what it has just written."""
+        approvals = self.services.approvals
+        for use in self._answer.uses:
+            tool = self.services.extra.tools.get(use.name)
+            if tool is not None and tool.permission == "ask":
+                asked, state = approvals.open(self.log.session_id, use), {"call": use.id, "tool": use.name}
+                # This result stands if the turn is stopped while a person is asked.
+                self._results.append(ToolResult(use.id, UNDECIDED, use.name, is_error=True))
+                try:
+                    await run_to_end(self.log.add, StateEntry(APPROVAL, {**state, "decision": ASKED}))
+                    yield asked
+                    decided = await approvals.wait(asked)
+                finally:
+                    approvals.drop(asked)
+                self._results.pop()
+                word = "allowed" if decided.allowed else "timeout" if decided.timed_out else "denied"
+                await run_to_end(self.log.add, StateEntry(APPROVAL, {**state, "decision": word, "by": decided.by}))
+                yield decided
+                if not decided.allowed:
+                    self._results.append(ToolResult(use.id, denied_text(decided), use.name, is_error=True))
+                    continue
+            yield ToolStarted(use.name, use.arguments)
+            is_known = tool is not None or use.name in _MEMORY_TOOLS  # a model may make up any name
+            with timed("tool_call", tool=use.name if is_known else "unknown") as measured:
+                if tool is not None:
+                    outcome = await self.services.extra.call(tool, use.arguments)
+                else:
+                    outcome = await asyncio.to_thread(self._call_memory, use)
+                measured["ok"] = not outcome.is_error
+            self._results.append(ToolResult(use.id, outcome.text, use.name, outcome.is_error))
+            yield ToolEnded(use.name, not outcome.is_error)
+
+    def _call_memory(self, use: ToolUse) -> ToolOutcome:
+        names = [spec.name for spec in self._material.tools]
+        if use.name not in names:
+            return ToolOutcome(f"There is no tool '{use.name}'. There are: {', '.join(names)}.", is_error=True)
+        lines = (logged.line for logged in self.log.view().inbound if logged.inbound_id in self._ids)
+        seen = SeenTail(self.log.path, min(lines, default=1))
+        try:
+            toolbox = Toolbox(self.services.memory, self.services.sessions)
+            return toolbox.run(use.name, use.arguments, seen=seen, session=self.log.session_id)
+        except Exception as exc:  # a defect of a tool must not end the turn
+            log.exception("tool %s failed", use.name)
+            return ToolOutcome(f"{use.name} failed: {type(exc).__name__}: {exc}", is_error=True)
 
     async def _record_own_call(self, event: ModelEvent) -> AgentEvent | None:
         """Record a call that the model's own program carries out, or its result. Return None for any other event."""
@@ -279,9 +329,8 @@ class AgentTurn:
             text, usage = GAVE_UP, ModelUsage()
             content = (Text(text),)
         metadata: dict[str, Any] = {ANSWERS: list(self._ids)}
-        if self._sent is not None:
-            metadata |= {RECALLED: list(self._sent.recalled)} if self._sent.recalled else {}
-            metadata[CONTEXT] = {**self._sent.record, "requests": self._requests}
+        metadata |= {RECALLED: list(self._context.recalled)} if self._context.recalled else {}
+        metadata[CONTEXT] = {**self._context.record, "requests": self._requests}
         reply = "\n\n".join(part.strip("\n") for part in map(strip_no_reply, (*self._texts, text)) if part.strip())
         if not reply and not is_no_reply(text):  # the person would wait for an answer
             reply, notice = notice or EMPTY_ANSWER, None
@@ -305,8 +354,9 @@ class AgentTurn:
         (entry,) = self.log.add(Message("assistant", content, model=model.name, usage=tokens, metadata=metadata))
         return entry
 
-    def _is_too_long(self, tokens: int) -> bool:
+    def _is_too_long(self) -> bool:
         """Return whether to compact. After a compaction that did not help, wait until the context is a tenth longer."""
+        tokens = self._context.tokens
         return tokens >= self.services.budget.compact_at and tokens > self.log.futile_tokens * 1.1
 
     # after the reply
@@ -316,14 +366,14 @@ class AgentTurn:
 
         The reply has been given, so a failure is logged; the next turn tries again.
         """
-        budget, sent = self.services.budget, self._sent
-        if sent and sent.tokens + estimate_tokens(self._answer.text) < budget.flush_at * 0.9:
+        flush_at = self.services.budget.flush_at
+        if self._context.tokens + estimate_tokens(self._answer.text) < flush_at * 0.9:
             return  # the next request, which repeats no memories of this one, is not much longer
         try:
-            context = await asyncio.to_thread(self._build_context)
-            if self._is_too_long(context.tokens):
-                await compact(self.services, self.log, CompactionRequest("threshold", context.fixed_tokens))
-            elif context.tokens >= budget.flush_at and self.services.flushes:
+            self._context = await asyncio.to_thread(self._build_context)
+            if self._is_too_long():
+                await compact(self.services, self.log, CompactionRequest("threshold", self._context.fixed_tokens))
+            elif self._context.tokens >= flush_at and self.services.flushes:
                 view = await asyncio.to_thread(self.log.view)
                 if view.flush is None:  # one attempt is made, whatever its outcome
                     await flush_and_record(self.services.writer, self.log, view, view.messages)
@@ -354,77 +404,3 @@ def read_reply(answer: Entry) -> Reply:
         tokens_out=tokens.get("output", 0),
         context=read_context(answer.body),
     )
-
-
-LAST_STEP = "(No more tools can be used in this turn. Answer now with what you have.)"
-_MEMORY_TOOLS = frozenset(tool.name for tool in TOOLS)
-
-
-@dataclass
-class ToolStep:
-    """Runs tools one after the other: a model may search for what it has just written."""
-
-    services: AgentServices
-    log: SessionLog
-    ids: Collection[str]
-    """Channel ids of the messages that are answered."""
-    uses: Sequence[ToolUse]
-    claims: ExitStack = field(default_factory=ExitStack)
-    _results: list[ToolResult] = field(default_factory=list)
-    _asked: ApprovalAsked | None = None
-    """Call that waits for a decision."""
-
-    async def run(self) -> AsyncGenerator[AgentEvent, None]:
-        extra, approvals = self.services.extra, self.services.approvals
-        try:
-            for use in self.uses:
-                tool = extra.by_name().get(use.name)
-                if tool is not None and tool.permission == "ask":
-                    self._asked = approvals.open(self.log.session_id, use)
-                    state = {"call": use.id, "tool": use.name}
-                    await run_to_end(self.log.add, StateEntry(APPROVAL, {**state, "decision": ASKED}))
-                    yield self._asked
-                    decided = await approvals.wait(self._asked)
-                    self._asked = None
-                    word = "allowed" if decided.allowed else "timeout" if decided.timed_out else "denied"
-                    await run_to_end(self.log.add, StateEntry(APPROVAL, {**state, "decision": word, "by": decided.by}))
-                    yield decided
-                    if not decided.allowed:
-                        self._results.append(ToolResult(use.id, denied_text(decided), use.name, is_error=True))
-                        continue
-                yield ToolStarted(use.name, use.arguments)
-                is_known = tool is not None or use.name in _MEMORY_TOOLS  # a model may make up any name
-                with timed("tool_call", tool=use.name if is_known else "unknown") as measured:
-                    if tool is not None:
-                        answer = await extra.call(tool, use.arguments)
-                    else:
-                        answer = await asyncio.to_thread(self._call_memory, use)
-                    measured["ok"] = not answer.is_error
-                self._results.append(ToolResult(use.id, answer.text, use.name, answer.is_error))
-                yield ToolEnded(use.name, not answer.is_error)
-        finally:  # even if the turn is cancelled, no call stays without a result
-            await run_to_end(self.record_results, NO_RESULT)
-
-    def record_results(self, missing: str) -> None:
-        """Record the results. ``missing`` is that of calls without one."""
-        if self._asked is not None:  # the turn was stopped while a person was asked
-            self.services.approvals.drop(self._asked)
-            use = self.uses[len(self._results)]
-            self._results.append(ToolResult(use.id, UNDECIDED, use.name, is_error=True))
-        rest = self.uses[len(self._results) :]
-        results = (*self._results, *(ToolResult(use.id, missing, use.name, is_error=True) for use in rest))
-        self.log.add(Message("tool", results))
-
-    def _call_memory(self, use: ToolUse) -> ToolAnswer:
-        names = [spec.name for spec in self.services.tool_specs()]
-        if use.name not in names:
-            return ToolAnswer(f"There is no tool '{use.name}'. There are: {', '.join(names)}.", is_error=True)
-        lines = (logged.line for logged in self.log.view().inbound if logged.inbound_id in self.ids)
-        seen = SeenTail(self.log.path, min(lines, default=1))
-        try:
-            toolbox = Toolbox(self.services.memory, self.services.sessions)
-            outcome = toolbox.run(use.name, use.arguments, seen=seen, session=self.log.session_id)
-        except Exception as exc:  # a defect of a tool must not end the turn
-            log.exception("tool %s failed", use.name)
-            return ToolAnswer(f"{use.name} failed: {type(exc).__name__}: {exc}", is_error=True)
-        return ToolAnswer(outcome.text, outcome.is_error)

@@ -269,15 +269,6 @@ class CompactionSettings:
     memory_flush: FlushSettings = FlushSettings()
 
 
-FILE_TOKENS = 5_000
-"""Limit of each workspace file in a prompt. A small window gets less."""
-
-
-def usable_tokens(window: int, compaction: CompactionSettings) -> int:
-    """Return what of a window is not reserved for the answer. At most a quarter is reserved."""
-    return window - min(compaction.reserve_tokens, window // 4)
-
-
 @frozen
 class ToolSettings:
     max_steps: int = bounded(12, 0, 1_000)

@@ -58,10 +58,11 @@ _FORGED_SOURCE = re.compile(r"\(from (?=sessions/)")
 @frozen
 class ToolOutcome:
     """Answer of a tool: ``text`` for a model, and ``result`` for a program, the record that the text describes: what
-    `Memory` returned for the call, the plan or the receipt of a forget, or the error."""
+    `Memory` returned for the call, the plan or the receipt of a forget, or the error. A tool of your own or of an MCP
+    server has none."""
 
     text: str
-    result: object
+    result: object = None
     is_error: bool = False
 
 
