@@ -4,9 +4,6 @@ import asyncio
 import json
 import multiprocessing
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +17,8 @@ from kept.server.doctor import examine
 from kept.sessions.entries import CompactionEntry
 from kept.testing import ScriptedChat
 from tests.support.agents import AgentHarness, open_agent, reply, shown
+from tests.support.commands import run_python
+from tests.support.repository import ROOT
 from tests.support.session_strategies import path_of
 from tests.support.workspaces import write_note
 
@@ -431,8 +430,7 @@ with open_agent(folder, chat(flush="- The ferry leaves at nine.")) as at:
 
 
 def test_a_workspace_that_cannot_be_written_costs_no_flush_and_that_is_said(tmp_path):
-    command = [sys.executable, "-c", WITHOUT_WRITING, tmp_path]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=Path(__file__).parents[2])
+    ended = run_python(WITHOUT_WRITING, tmp_path, cwd=ROOT)
     assert ended.returncode == 0, ended.stderr
     said = json.loads(ended.stdout)
     assert {"reply", "summary"} == set(said["purposes"])

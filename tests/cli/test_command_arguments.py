@@ -2,14 +2,13 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import click
 import pytest
 
 from kept.cli.root import COMMANDS, GROUPS, cli
+from tests.support.commands import run_python
 from tests.support.files import write_file
 from tests.support.terminals import run_on_terminal, without_styles
 
@@ -149,9 +148,7 @@ def modules_of(args: list[str], environment: dict[str, str], workspace: Path, tm
         "main()"
     )
     env = {**environment, "KEPT_WORKSPACE": str(workspace)}
-    ended = subprocess.run(
-        [sys.executable, "-c", script, *args], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=60
-    )
+    ended = run_python(script, *args, env=env, cwd=tmp_path)
     names = ended.stderr.rpartition("MODULES")[2].split()
     assert names, ended.stderr
     return {name if name.startswith("kept.") else name.partition(".")[0] for name in names}

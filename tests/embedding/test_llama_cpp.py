@@ -2,7 +2,6 @@
 
 import os
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from kept.base.remote_errors import EmbedderUnavailable
 from kept.config import LocalModelSettings
 from kept.embedding.llama_cpp import open_model
+from tests.support.commands import run_python
 from tests.support.embedding_models import rows, write_folder, write_gguf
 from tests.support.workspaces import open_memory, paths, write_note
 
@@ -98,13 +98,7 @@ def test_a_process_that_embeds_says_nothing_and_leaves_nothing_behind(tiny, tmp_
         "from kept.embedding.llama_cpp import open_model;"
         "open_model(Settings(model_path=sys.argv[1])).embed(['king'], role='query')"
     )
-    process = subprocess.run(
-        [sys.executable, "-c", code, str(tiny)],
-        env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    process = run_python(code, tiny, env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)})
     assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
     assert list(folder.iterdir()) == []
 

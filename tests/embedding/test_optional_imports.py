@@ -1,9 +1,6 @@
 """Who has no model of their own pays nothing for those who have."""
 
-import subprocess
-import sys
-
-from tests.support.commands import kept_environment
+from tests.support.commands import kept_environment, run_python
 from tests.support.embedding_models import write_gguf
 from tests.support.workspaces import write_note
 
@@ -15,15 +12,7 @@ OPTIONAL = (
 
 def loaded_after(tmp_path, code: str, *args: str) -> set[str]:
     program = f"import sys\n{code}\nprint(*(name for name in {OPTIONAL!r} if name in sys.modules))"
-    process = subprocess.run(
-        [sys.executable, "-c", program, *args],
-        env=kept_environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    return set(process.stdout.split())
+    return set(run_python(program, *args, env=kept_environment(tmp_path), check=True).stdout.split())
 
 
 def test_an_index_and_a_search_with_the_built_in_model_import_none_of_it(tmp_path):

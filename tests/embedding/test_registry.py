@@ -1,8 +1,5 @@
 """Which embedder the settings mean, where its key comes from, and what it costs those who do not use it."""
 
-import subprocess
-import sys
-
 import pytest
 
 from kept import Memory
@@ -13,6 +10,7 @@ from kept.embedding.registry import choose_chain, make_embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import ConfigError
 from tests.support import embedding_servers as servers
+from tests.support.commands import run_python
 
 ENVIRONMENT = {
     "OPENAI_API_KEY": "sk-openai-00000000",
@@ -121,5 +119,4 @@ def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_
         "make_embedder('ollama', config.memory_search, config.keys).identity\n"
         "print('httpx' in sys.modules)\n"
     )
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert process.stdout.strip() == "False"
+    assert run_python(program, check=True).stdout.strip() == "False"

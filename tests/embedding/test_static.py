@@ -5,8 +5,6 @@ import json
 import math
 import random
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +30,7 @@ from kept.embedding.static import (
     PieceTable,
     StaticEmbedder,
 )
+from tests.support.commands import run_python
 from tests.support.embedding_models import rows
 from tests.support.repository import ROOT
 
@@ -198,12 +197,7 @@ def test_one_by_one_and_in_bulk_give_the_same_bytes():
     words = ["alpha", "beta", "gamma", "漢字", "😀", "3.14", "don't", "ref-0200"]
     texts = [text for text in SAMPLES if len(text) < 1500]
     texts += [" ".join(rng.choices(words, k=rng.randint(1, 200))) for _ in range(20)]
-    digests = {
-        subprocess.run(
-            [sys.executable, "-c", EMBED, how], input=json.dumps(texts), capture_output=True, text=True, check=True
-        ).stdout
-        for how in ("few", "many")
-    }
+    digests = {run_python(EMBED, how, input=json.dumps(texts), check=True).stdout for how in ("few", "many")}
     assert len(digests) == 1
 
 

@@ -3,8 +3,6 @@
 import asyncio
 import datetime as dt
 import json
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict
@@ -22,6 +20,7 @@ from kept.storage.files.file_storage import FileStorage
 from kept.testing import FrozenClock, ScriptedChat, Stall
 from tests.support.chat_requests import ask, request, text_of
 from tests.support.chat_server import Says
+from tests.support.commands import run_python
 from tests.support.files import write_file
 from tests.support.repository import ROOT
 
@@ -96,9 +95,8 @@ def test_processes_share_one_budget_while_a_call_is_still_being_answered(server,
     server.otherwise = answer_late
 
     def one(number):
-        command = [sys.executable, "-c", ASKING, server.openai_url]
         env = {**environment, "PYTHONPATH": str(ROOT)}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
+        return run_python(ASKING, server.openai_url, env=env, check=True).stdout.strip()
 
     with ThreadPoolExecutor(3) as pool:
         heard = []
@@ -124,24 +122,21 @@ def test_a_failure_costs_nothing_and_what_broke_off_costs_what_was_read(ledger):
     assert line.output > 0
 
 
-def test_a_call_that_is_cancelled_is_settled(ledger):
+async def test_a_call_that_is_cancelled_is_settled(ledger):
     inner = ScriptedChat([["Half", Stall()]])
     model = MeteredChat(inner, ledger)
 
-    async def listen():
-        heard = asyncio.Event()
+    heard = asyncio.Event()
 
-        async def go():
-            async for _ in model.stream(request("x" * 400)):
-                heard.set()
+    async def go():
+        async for _ in model.stream(request("x" * 400)):
+            heard.set()
 
-        task = asyncio.create_task(go())
-        await heard.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(listen())
+    task = asyncio.create_task(go())
+    await heard.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     (line,) = ledger.by_day()
     assert (line.calls, line.failures, inner.broken_off) == (1, 1, 1)
     assert line.input > 100

@@ -20,7 +20,7 @@ from kept.errors import PathRefused, WorkspaceError
 from kept.notes.adopt import adopt_notes
 from kept.notes.workspace import Workspace
 from kept.testing import FakeEmbedder
-from tests.support.commands import KEPT
+from tests.support.commands import KEPT, run_python
 from tests.support.files import tree_of, write_file
 
 HERE = Path(__file__).parents[1] / "support"
@@ -188,8 +188,7 @@ for action in (lambda: memory.add("x", to="memory/big.md"), lambda: memory.read(
 def test_a_note_that_is_too_large_is_refused_before_it_is_read(workspace, home):
     big = write_file(workspace / "memory/big.md", "x")
     os.truncate(big, 4 << 30)
-    command = [sys.executable, "-c", SMALL_MEMORY, workspace, home]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    ended = run_python(SMALL_MEMORY, workspace, home)
     assert (ended.stdout.split(), ended.stderr) == (["note_too_large", "note_too_large", "memory/big.md"], "")
 
 

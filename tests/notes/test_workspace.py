@@ -18,6 +18,7 @@ from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, Work
 from kept.notes.note_text import encoding_of
 from kept.notes.workspace import Workspace
 from kept.testing import FrozenClock
+from tests.support.commands import run_python, start_python
 from tests.support.files import tree_of, write_file
 
 EXTRA = "memory_search.extra_paths"
@@ -493,9 +494,7 @@ def test_a_full_disk_leaves_every_note_as_it_was(workspace, home):
         write_file(workspace / path, raw)
     jobs = [("add", "memory/x.md"), ("add", "memory"), ("add", "memory/new.md"), ("write", "MEMORY.md")]
     arguments = json.dumps([str(workspace), str(home), 2000, *jobs])
-    ended = subprocess.run(
-        [sys.executable, "-c", DISK_OF_N_BYTES, arguments], capture_output=True, text=True, timeout=60, check=True
-    )
+    ended = run_python(DISK_OF_N_BYTES, arguments, check=True)
     assert ended.stdout.split() == ["write_failed"] * 4
     left = {path: raw for path, raw in tree_of(workspace).items() if not path.startswith(".kept") and raw is not None}
     assert left == notes
@@ -540,9 +539,7 @@ def test_what_may_not_be_read_or_written_is_reported_and_the_rest_goes_on(worksp
     write_file(workspace / "memory/fine.md", "x")
     write_file(workspace / "memory/closed/x.md", "x")
     write_file(workspace / "memory/unreadable.md", "x")
-    ended = subprocess.run(
-        [sys.executable, "-c", WITHOUT_PRIVILEGE, workspace, home], capture_output=True, text=True, timeout=60
-    )
+    ended = run_python(WITHOUT_PRIVILEGE, workspace, home)
     assert ended.stderr == ""
     assert json.loads(ended.stdout) == {
         "problems": [
@@ -574,15 +571,7 @@ with Memory.open(workspace, home=home, settings={"memory_search.provider": "none
 
 def test_entries_added_by_several_processes_at_once_all_land_whole(memory, workspace, home):
     names, count = "abcd", 15
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", ADDS_MANY, json.dumps([str(workspace), str(home), name, count])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in names
-    ]
+    writers = [start_python(ADDS_MANY, json.dumps([str(workspace), str(home), name, count])) for name in names]
     for writer in writers:
         assert writer.stdout.readline() == "ready\n"
     for writer in writers:

@@ -2,8 +2,6 @@
 
 import random
 import subprocess
-import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position
+from tests.support.commands import run_python, start_python
 from tests.support.session_strategies import open_sessions, path_of, said, say
 
 WRITER = """
@@ -46,11 +45,7 @@ WRITER = """
 
 
 def start_writer(tmp_path: Path, name: str, *, how: str = "fast", count: int = 10**9) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(WRITER), str(tmp_path / "home"), name, how, str(count)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    return start_python(WRITER, tmp_path / "home", name, how, str(count))
 
 
 def acknowledged(out: str) -> list[str]:
@@ -199,12 +194,7 @@ def test_an_append_that_fails_leaves_the_transcript_as_it_was(tmp_path):
         except WriteFailed as exc:
             print(exc.code)
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "home")],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(script, tmp_path / "home", check=True)
     assert done.stdout == "write_failed\n"
     assert path.read_bytes() == b"".join(lines)
 

@@ -8,17 +8,6 @@ from kept.memory import Memory
 from tests.support.files import write_file
 
 ALONE = {"KEPT_WORKSPACE": ""}
-TWO = "agents: {list: [{id: alice}, {id: bob}]}\n"
-
-
-def test_what_one_agent_was_told_is_not_found_by_another(kept, home):
-    write_file(home / "config.yaml", TWO)
-    for agent in ("alice", "bob"):
-        assert kept("--agent", agent, "init", env=ALONE).code == 0
-    kept("--agent", "alice", "add", "My therapist is Dr Blau.", env=ALONE)
-    query = ("search", "who is the therapist Dr Blau", "--json")
-    assert kept("--agent", "alice", *query, env=ALONE).json["results"]
-    assert "Blau" not in kept("--agent", "bob", *query, env=ALONE).out
 
 
 def test_every_agent_has_a_workspace_of_its_own_by_default(home, tmp_path):

@@ -1,19 +1,11 @@
 """A model that attacks gets nowhere, and the transcript says what it tried."""
 
-import asyncio
-
-import pytest
-
-from kept.agent.turn import GAVE_UP
-from kept.base.remote_errors import ModelFailed
 from kept.gateway.channel import MAX_PARTS, TOO_LONG
 from kept.models.base import ToolUse
 from kept.sessions.entries import ToolCall, ToolResult
 from kept.testing import ScriptedChat
-from tests.support.agents import open_agent, reply, shown
-from tests.support.chat_server import ModelServer, Says
+from tests.support.agents import open_agent, shown
 from tests.support.files import tree_of
-from tests.support.remote_agents import remote
 from tests.support.responders import RecordingChannel, ResponderHarness, reply_to, running_responder, tell
 from tests.support.workspaces import write_note
 
@@ -108,39 +100,15 @@ def test_a_model_that_knows_the_marker_cannot_end_the_data(tmp_path):
         assert "<|im_end|>" not in shown(at.model.requests[-1])
 
 
-def test_a_model_that_calls_tools_for_ever_is_stopped(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(lambda request: [ToolUse("t", "memory_search", {"query": "x"})])) as at:
-        events = at.say("Hello?")
-        steps = at.memory.config.agent.tools.max_steps
-        assert reply(events).text == GAVE_UP
-        assert len(at.model.requests) == steps + 1
-        assert len(attempts(at)) == steps + 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("provider", ["anthropic", "openai"])
-def test_an_answer_of_five_megabytes_is_broken_off(tmp_path, provider):
-    with ModelServer() as server:
-        server.otherwise = lambda request: Says("All work and no play. " * 240_000, piece_chars=1_000)
-        with remote(tmp_path, server, provider) as at:
-            with pytest.raises(ModelFailed):
-                at.say("Hello?")
-            assert [message.role for message in at.messages()] == ["user"]
-            assert len(server.chats) <= 3
-
-
-def test_a_long_answer_does_not_flood_a_chat(tmp_path):
+async def test_a_long_answer_does_not_flood_a_chat(tmp_path):
     harness = ResponderHarness(
         tmp_path, ScriptedChat(lambda request: "All work and no play. " * 50_000, piece_chars=9_999)
     )
     channel = RecordingChannel(limit=4_000)
 
-    async def scenario():
-        async with running_responder(harness, telegram=channel) as responder:
-            await tell(responder, harness.key(channel="telegram"), "Hello?", "1", chat=7)
-            await reply_to(responder, "1", "telegram")
-
-    asyncio.run(scenario())
+    async with running_responder(harness, telegram=channel) as responder:
+        await tell(responder, harness.key(channel="telegram"), "Hello?", "1", chat=7)
+        await reply_to(responder, "1", "telegram")
     assert len(channel.texts) == MAX_PARTS
     assert channel.texts[-1] == TOO_LONG
     harness.close()

@@ -1,8 +1,8 @@
 """Bob never sees what Ada said in private: each test tries one way to it, through a running gateway."""
 
-import asyncio
 import datetime as dt
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +49,13 @@ class Model:
         return "\n".join(text for text in texts if "I am Bob" in text)
 
 
-Scenario = Callable[[Service, Model], Awaitable[None]]
-
-
-def run(tmp_path: Path, scenario: Scenario, model: Model | None = None, **settings: Any) -> Model:
-    """Let Ada tell her secret, then run a scenario in the same gateway."""
-    model = model or Model()
-
-    async def talk() -> None:
-        async with serving(tmp_path, model.chat, **settings) as gateway:
-            await say(gateway, "ada", SAID)
-            await scenario(gateway, model)
-
-    asyncio.run(talk())
-    return model
+@asynccontextmanager
+async def ada_told(tmp_path: Path) -> AsyncIterator[tuple[Service, Model]]:
+    """Run a gateway to which Ada has told her secret."""
+    model = Model()
+    async with serving(tmp_path, model.chat) as gateway:
+        await say(gateway, "ada", SAID)
+        yield gateway, model
 
 
 async def say(gateway: Service, user: str, text: str, **body: Any) -> str:
@@ -77,19 +70,17 @@ def ada_session(tmp_path: Path) -> Any:
         return sessions.find("http", "ada")
 
 
-def test_recall_finds_it_for_ada_and_not_for_bob(tmp_path):
-    async def scenario(gateway, model):
+async def test_recall_finds_it_for_ada_and_not_for_bob(tmp_path):
+    async with ada_told(tmp_path) as (gateway, model):
         await say(gateway, "bob", f"I am Bob. {ASKED}")
         await say(gateway, "ada", "/new")
         await say(gateway, "ada", f"I am Ada again. {ASKED}")
-
-    model = run(tmp_path, scenario)
     assert SECRET not in model.seen_by_bob()
     assert SECRET in shown(model.requests[-1])
 
 
-def test_commands_answer_bob_without_it(tmp_path):
-    async def scenario(gateway, model):
+async def test_commands_answer_bob_without_it(tmp_path):
+    async with ada_told(tmp_path) as (gateway, _):
         session = ada_session(tmp_path)
         for command in (
             f"/memory {ASKED}",
@@ -113,14 +104,10 @@ def test_commands_answer_bob_without_it(tmp_path):
             assert named_by_bob or session.id not in reply, command
         assert SECRET in await say(gateway, "ada", f"/memory {ASKED}")
 
-    run(tmp_path, scenario)
 
-
-def test_tools_that_the_model_calls_for_bob_do_not_reach_it(tmp_path):
+async def test_tools_that_the_model_calls_for_bob_do_not_reach_it(tmp_path):
     """A model that is told to ask for Ada's session gets the same answer as for one that does not exist."""
-    model = Model()
-
-    async def scenario(gateway, model):
+    async with ada_told(tmp_path) as (gateway, model):
         await say(gateway, "ada", "/remember My garden gate key is heliotrope, too.")
         session = ada_session(tmp_path)
         model.calls += [
@@ -138,8 +125,6 @@ def test_tools_that_the_model_calls_for_bob_do_not_reach_it(tmp_path):
         ]
         for number in range(len(model.calls)):
             await say(gateway, "bob", f"I am Bob. Ask for the session of the other person, attempt {number}.")
-
-    run(tmp_path, scenario, model)
     assert model.calls == []
     seen = model.seen_by_bob()
     assert "opens with" not in seen
@@ -148,10 +133,8 @@ def test_tools_that_the_model_calls_for_bob_do_not_reach_it(tmp_path):
     assert "there is no such transcript" in seen
 
 
-def test_what_the_model_writes_down_for_ada_is_not_recalled_for_bob(tmp_path):
-    model = Model()
-
-    async def scenario(gateway, model):
+async def test_what_the_model_writes_down_for_ada_is_not_recalled_for_bob(tmp_path):
+    async with ada_told(tmp_path) as (gateway, model):
         model.calls = [
             ("memory_write", {"text": f"Ada's vault: {SECRET}."}),
             ("memory_write", {"text": f"Ada's vault: {SECRET}!", "to": "memory"}),
@@ -163,8 +146,6 @@ def test_what_the_model_writes_down_for_ada_is_not_recalled_for_bob(tmp_path):
         await say(gateway, "carol", "Hello.")
         await say(gateway, "bob", f"I am Bob. {ASKED}")
         assert SECRET not in await say(gateway, "bob", f"/memory vault {SECRET}")
-
-    run(tmp_path, scenario, model)
     assert SECRET not in model.seen_by_bob()
     notes = {path.relative_to(tmp_path / "workspace").as_posix() for path in (tmp_path / "workspace").rglob("*.md")}
     private = {path for path in notes if SECRET in (tmp_path / "workspace" / path).read_text()}
@@ -172,16 +153,14 @@ def test_what_the_model_writes_down_for_ada_is_not_recalled_for_bob(tmp_path):
     assert all(path.startswith("memory/private/ada@http/") for path in private)
 
 
-def test_a_flush_and_a_compaction_write_to_adas_notes_only(tmp_path):
-    async def scenario(gateway, model):
+async def test_a_flush_and_a_compaction_write_to_adas_notes_only(tmp_path):
+    async with ada_told(tmp_path) as (gateway, model):
         for number in range(3):
             await say(gateway, "ada", f"Something else, number {number}. " + "More words. " * 40)
         assert "Compacted" in await say(gateway, "ada", "/compact")
         await say(gateway, "bob", f"I am Bob. {ASKED}")
         assert SECRET not in await say(gateway, "bob", f"/memory vault {SECRET}")
         assert SECRET in await say(gateway, "ada", f"/memory vault {SECRET}")
-
-    model = run(tmp_path, scenario)
     assert SECRET not in model.seen_by_bob()
     workspace = tmp_path / "workspace"
     with_secret = [path for path in workspace.rglob("*.md") if SECRET in path.read_text()]
@@ -189,33 +168,29 @@ def test_a_flush_and_a_compaction_write_to_adas_notes_only(tmp_path):
     assert all("memory/private/ada@http/" in path.as_posix() for path in with_secret)
 
 
-def test_a_conversation_that_bob_names_like_one_of_ada_is_his_own(tmp_path):
-    async def scenario(gateway, model):
+async def test_a_conversation_that_bob_names_like_one_of_ada_is_his_own(tmp_path):
+    async with ada_told(tmp_path) as (gateway, model):
         await say(gateway, "ada", SAID, conversation="plans")
         for conversation in ("plans", "ada", "ada:plans", "ada%3Aplans"):
             await say(gateway, "bob", f"I am Bob. {ASKED}", conversation=conversation)
-
-    model = run(tmp_path, scenario)
     assert SECRET not in model.seen_by_bob()
 
 
-def test_a_group_hears_nothing_private_and_tells_nothing_elsewhere(tmp_path):
-    async def scenario(gateway, model):
+async def test_a_group_hears_nothing_private_and_tells_nothing_elsewhere(tmp_path):
+    async with ada_told(tmp_path) as (gateway, model):
         await say(gateway, "ada", f"I am Bob's friend Ada in the group. {ASKED}", conversation="club", group=True)
         await say(gateway, "ada", "The club password is marigold.", conversation="club", group=True)
         assert "marigold" not in await say(gateway, "bob", "/memory club password")
         assert "marigold" not in await say(gateway, "ada", "/memory club password")
         assert "marigold" in await say(gateway, "bob", "/memory club password", conversation="club", group=True)
         assert SECRET not in await say(gateway, "ada", f"/memory {ASKED}", conversation="club", group=True)
-
-    model = run(tmp_path, scenario)
     in_group = [shown(request) for request in model.requests if "friend Ada in the group" in shown(request)]
     assert in_group
     assert not any(SECRET in text for text in in_group)
 
 
-def test_after_ada_has_forgotten_it_bob_learns_nothing_from_the_receipt(tmp_path):
-    async def scenario(gateway, model):
+async def test_after_ada_has_forgotten_it_bob_learns_nothing_from_the_receipt(tmp_path):
+    async with ada_told(tmp_path) as (gateway, _):
         await say(gateway, "bob", f"/remember The vault opens with {SECRET} is my guess.")
         await say(gateway, "bob", f"/forget {SECRET}")
         receipt = await say(gateway, "bob", "/forget yes")
@@ -226,10 +201,8 @@ def test_after_ada_has_forgotten_it_bob_learns_nothing_from_the_receipt(tmp_path
         await say(gateway, "ada", "/forget yes")
         assert "Between us" not in await say(gateway, "bob", f"/memory {ASKED}")
 
-    run(tmp_path, scenario)
 
-
-def test_what_bob_forgets_stays_for_everybody_else(tmp_path):
+async def test_what_bob_forgets_stays_for_everybody_else(tmp_path):
     """In notes, their history, conversations, the inbox, proposals, schedules, exports and later imports."""
     word, workspace = "zephyrine", tmp_path / "workspace"
     private = write_file(workspace / "memory/private/ada@http/x.md", f"- Ada likes {word}.\n")
@@ -243,8 +216,7 @@ def test_what_bob_forgets_stays_for_everybody_else(tmp_path):
         "a1", "every day at 09:00", "UTC", f"What is new in {word}?", "agent:main:http:default:direct:ada", due
     )
     book.change(lambda empty: empty.with_schedule(asked))
-
-    async def scenario(gateway, model):
+    async with ada_told(tmp_path) as (gateway, _):
         await say(gateway, "ada", f"I wonder about {word}.")
         await say(gateway, "bob", f"/remember Learn {word} by May.")
         shown = await say(gateway, "bob", f"/forget {word}")
@@ -252,8 +224,6 @@ def test_what_bob_forgets_stays_for_everybody_else(tmp_path):
         assert "2. " not in shown
         await say(gateway, "bob", "/forget yes")
         assert word in await say(gateway, "ada", f"/memory {word}")
-
-    run(tmp_path, scenario)
     assert [item.text for item in book.read().schedules] == [asked.text]
     assert [word in path.read_text() for path in (workspace / ".kept/proposals").glob("*.json")] == [True]
     assert word in private.read_text()
@@ -268,57 +238,50 @@ def test_what_bob_forgets_stays_for_everybody_else(tmp_path):
     owner.close()
 
 
-def test_with_tokens_of_their_own_people_reach_only_their_messages(tmp_path):
-    async def talk():
-        ada, bob = (
-            bearer(create_token(tmp_path / "home", name, "write", person=f"http:{name}")) for name in ("ada", "bob")
-        )
-        async with serving(tmp_path, Model().chat) as gateway:
+async def test_with_tokens_of_their_own_people_reach_only_their_messages(tmp_path):
+    ada, bob = (
+        bearer(create_token(tmp_path / "home", name, "write", person=f"http:{name}")) for name in ("ada", "bob")
+    )
+    async with serving(tmp_path, Model().chat) as gateway:
 
-            async def post(headers, **body):
-                return await gateway.client.post("/v1/messages", json=body, headers=headers)
+        async def post(headers, **body):
+            return await gateway.client.post("/v1/messages", json=body, headers=headers)
 
-            first = await post(ada, text=SAID, id="m1")
-            assert first.json()["conversation"].endswith(":direct:ada")
-            assert (await post(bob, text="x", user="ada")).status_code == 400
-            assert (await post(bob, text="x", conversation="club", group=True)).status_code == 400
-            assert (await post({}, text="x", user="bob")).status_code == 401
-            known, missing = [await gateway.client.get(f"/v1/messages/{name}", headers=bob) for name in ("m1", "m2")]
-            assert known.status_code == missing.status_code == 404
-            assert known.text.replace("m1", "m2") == missing.text
-            assert (await gateway.client.get("/v1/messages/m1", headers=ada)).json()["reply"] == "All right."
-            taken = await post(bob, text="Hello", id="m1")
-            assert taken.status_code == 409
-            assert SECRET not in taken.text
-            asked = await post(bob, text=f"/memory {ASKED}")
-            assert SECRET not in asked.text
-
-    asyncio.run(talk())
+        first = await post(ada, text=SAID, id="m1")
+        assert first.json()["conversation"].endswith(":direct:ada")
+        assert (await post(bob, text="x", user="ada")).status_code == 400
+        assert (await post(bob, text="x", conversation="club", group=True)).status_code == 400
+        assert (await post({}, text="x", user="bob")).status_code == 401
+        known, missing = [await gateway.client.get(f"/v1/messages/{name}", headers=bob) for name in ("m1", "m2")]
+        assert known.status_code == missing.status_code == 404
+        assert known.text.replace("m1", "m2") == missing.text
+        assert (await gateway.client.get("/v1/messages/m1", headers=ada)).json()["reply"] == "All right."
+        taken = await post(bob, text="Hello", id="m1")
+        assert taken.status_code == 409
+        assert SECRET not in taken.text
+        asked = await post(bob, text=f"/memory {ASKED}")
+        assert SECRET not in asked.text
 
 
-def test_in_a_chat_a_token_for_a_person_is_refused_where_that_person_is_the_owner(tmp_path):
-    async def talk():
-        token = bearer(create_token(tmp_path / "home", "ada", "write", person="http:ada"))
-        async with serving(tmp_path, Model().chat, agent_settings={"session.owner": "http:ada"}) as gateway:
-            refused = await gateway.client.post("/v1/messages", json={"text": f"/memory {ASKED}"}, headers=token)
-            assert refused.status_code == 403
-            assert "is never the owner's" in refused.text
-
-    asyncio.run(talk())
+async def test_in_a_chat_a_token_for_a_person_is_refused_where_that_person_is_the_owner(tmp_path):
+    token = bearer(create_token(tmp_path / "home", "ada", "write", person="http:ada"))
+    async with serving(tmp_path, Model().chat, agent_settings={"session.owner": "http:ada"}) as gateway:
+        refused = await gateway.client.post("/v1/messages", json={"text": f"/memory {ASKED}"}, headers=token)
+        assert refused.status_code == 403
+        assert "is never the owner's" in refused.text
 
 
-def test_without_an_owner_a_person_is_told_why_a_fact_is_in_a_private_note(tmp_path):
-    async def scenario(gateway, model):
+async def test_without_an_owner_a_person_is_told_why_a_fact_is_in_a_private_note(tmp_path):
+    async with ada_told(tmp_path) as (gateway, _):
         kept = await say(gateway, "ada", "/remember I like walnuts.")
         assert "memory/private/ada@http/MEMORY.md" in kept
         assert "kept config set session.owner" in kept
         assert "Nobody is the owner" in await say(gateway, "ada", "/status")
 
-    run(tmp_path, scenario)
 
+async def test_the_chat_completions_of_another_are_not_repeated_for_bob(tmp_path):
+    async with ada_told(tmp_path) as (gateway, _):
 
-def test_the_chat_completions_of_another_are_not_repeated_for_bob(tmp_path):
-    async def scenario(gateway, model):
         async def complete(user):
             body = {"model": "kept", "messages": [{"role": "user", "content": SAID}], "user": user}
             retry = {"x-stainless-retry-count": "1"}
@@ -327,5 +290,3 @@ def test_the_chat_completions_of_another_are_not_repeated_for_bob(tmp_path):
         first = await complete("ada")
         assert await complete("ada") == first
         assert await complete("bob") != first
-
-    run(tmp_path, scenario)

@@ -4,14 +4,14 @@ import ast
 import doctest
 import importlib
 import inspect
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import kept
 from kept import Memory
 from kept.base import records
+from tests.support.commands import run_python
 
 
 def test_public_names_are_all_there_is_to_be_had():
@@ -50,7 +50,7 @@ def test_importing_the_package_costs_next_to_nothing():
     code = (
         "import sys; import kept; print([name for name in sys.modules if name.startswith(('kept.', 'apsw', 'click'))])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+    assert run_python(code).stdout == "[]\n"
 
 
 def examples(request) -> dict[str, str]:
@@ -70,8 +70,6 @@ def test_the_examples_run_as_they_stand(request, tmp_path):
     (Path.home() / "notes").mkdir()
     for name, code in examples(request).items():
         lead = "" if "import" in code else "from kept import Memory\n"
-        ended = subprocess.run(
-            [sys.executable, "-W", "error", "-c", lead + code], capture_output=True, text=True, cwd=tmp_path, timeout=60
-        )
+        ended = run_python(lead + code, cwd=tmp_path, env={**os.environ, "PYTHONWARNINGS": "error"})
         assert ended.stderr == "", name
         assert re.search(r"memory/\d{4}-\d\d-\d\d\.md#L\d+.*5433", ended.stdout, re.DOTALL) or "README" in name

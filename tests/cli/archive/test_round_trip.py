@@ -3,8 +3,6 @@
 import gzip
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from kept.cli.archive.export import export_archive
 from kept.config import load_config
 from kept.errors import ArchiveDamaged, ArchiveRefused, UsageError
 from tests.support.archives import ELSEWHERE, SECRETS, UNFINISHED, canonical, fill_home, restore
+from tests.support.commands import run_python
 from tests.support.files import tree_of, write_file
 from tests.support.histories import LONG_TEXT, versions_of
 from tests.support.planted_words import start_planting
@@ -202,8 +201,7 @@ def test_a_restore_that_is_killed_is_continued_by_the_same_command(filled, tmp_p
     export(filled, tmp_path / "kept.tar.gz")
     for moment in (0, 4, 8, 12):
         new = tmp_path / f"new-{moment}"
-        arguments = [str(tmp_path / "kept.tar.gz"), str(new), str(moment)]
-        killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False, capture_output=True)
+        killed = run_python(KILLED, tmp_path / "kept.tar.gz", new, str(moment))
         assert killed.returncode == -9, killed.stderr
         original = canonical(filled)
         partial = {path: data for path, data in tree_of(new).items() if data is not None and ".tmp" not in path}

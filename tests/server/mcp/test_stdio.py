@@ -9,6 +9,7 @@ from jsonschema import Draft202012Validator
 
 from kept.agent.tools.tool_definitions import TOOLS
 from kept.agent.tools.toolbox import FORGET_TOOL
+from tests.support.commands import run_python
 from tests.support.files import tree_of, write_file
 from tests.support.mcp_client import HELLO
 
@@ -209,18 +210,14 @@ def test_the_sdk_and_the_pages_are_imported_by_no_other_command(kept, workspace)
     heavy = {"mcp", "pydantic", "jinja2", "nh3", "kept.server.web.web_app"}
     watch = f"import atexit; atexit.register(lambda: print({heavy} & sys.modules.keys()))\n"
     for command in (["status"], ["search", "x"], ["--help"], ["mcp", "--help"]):
-        ended = subprocess.run(
-            [sys.executable, "-c", f"import sys; sys.argv[1:] = {command}\n{watch}{code}main()"],
-            capture_output=True,
-            text=True,
-            env={"KEPT_WORKSPACE": str(workspace), "HOME": str(workspace.parent)},
-        )
+        program = f"import sys; sys.argv[1:] = {command}\n{watch}{code}main()"
+        ended = run_python(program, env={"KEPT_WORKSPACE": str(workspace), "HOME": str(workspace.parent)})
         assert ended.stdout.splitlines()[-1] == "set()", ended.stderr
 
 
 def test_without_the_sdk_one_line_says_what_to_install(server_env, tmp_path):
     code = "import sys; sys.modules['mcp'] = None; sys.argv = ['kept', 'mcp']; from kept.cli import main; main()"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=server_env)
+    ended = run_python(code, env=server_env)
     assert ended.returncode == 2
     assert ended.stderr == "Error: 'kept mcp' needs the package 'mcp'. Install it: pip install 'kept[mcp]'\n"
     assert ended.stdout == ""
