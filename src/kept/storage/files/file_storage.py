@@ -102,36 +102,38 @@ class FileStorage:
             Steps(self.root).finish()
             yield
 
-    def settle(self) -> None:
-        """Wait for a commit that is under way, or finish it if its process was killed and the disk allows it."""
+    def settle(self, name: str | None = None) -> None:
+        """Wait for a commit that is under way, or finish it if its process was killed and the disk allows it.
+
+        Raise PathRefused for the name of something to read that is not allowed.
+        """
+        if name is not None:
+            check_name(name)
         if not self._is_read_only and os.path.lexists(os.path.join(self.root, JOURNAL)):
             with suppress(WriteFailed), self._locked():
                 pass
 
     def _resolve(self, change: Change) -> Step:
+        if isinstance(change, Append | Blank | Rewrite):
+            return self.logs.resolve(change)
+        path, before = change.path, self._find_version(change.path)
+        check_version(path, before, change.expected)
         match change:
-            case Write(path, data, expected, erase, modified_ns):
-                before = self._check(path, expected)
+            case Write(data=data, erase=erase, modified_ns=modified_ns):
                 return Step("write", path, data, before, erase=erase, modified_ns=modified_ns)
-            case Remove(path, expected):
-                return Step("remove", path, before=self._check(path, expected))
-            case Erase(path, expected):
-                return Step("erase", path, before=self._check(path, expected))
-            case Move(path, to, expected):
-                before = self._check(path, expected)
+            case Remove():
+                return Step("remove", path, before=before)
+            case Erase():
+                return Step("erase", path, before=before)
+            case Move(to=to):
                 if not before:
                     raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
-                check_version(to, self._check(to, None), ABSENT)
+                check_version(to, self._find_version(to), ABSENT)
                 return Step("move", path, before=before, to=to)
-            case Append() | Blank() | Rewrite():
-                return self.logs.resolve(change)
 
-    def _check(self, path: str, expected: str | None) -> str:
-        """Return the version of a document. Raise StorageConflict if it is not the expected one."""
+    def _find_version(self, path: str) -> str:
         data, _ = read_file(self.root, path)
-        version = ABSENT if data is None else version_of(data)
-        check_version(path, version, expected)
-        return version
+        return ABSENT if data is None else version_of(data)
 
     # the folder itself
 
@@ -152,8 +154,8 @@ class FileStorage:
     @contextmanager
     def lease(self, name: str, *, wait_s: float) -> Iterator[Lease]:
         check_name(name)
-        self._make_own_folder("leases")
-        path = f"{self.own_folder}/leases/{_flat_name(name)}"
+        self.make(f"{OWN_FOLDER}/leases")
+        path = os.path.join(self.root, _lease_path(name))
         with locked(path, wait_s=wait_s, purpose=f"holding the lease '{name}'") as handle:
             lease = Lease(name, _read_number(handle) + 1)
             os.pwrite(handle, b"%020d" % lease.number, 0)
@@ -167,29 +169,23 @@ class FileStorage:
     def _require(self, lease: Lease) -> None:
         """Raise LeaseLost unless a lease is held. A process that was frozen may have a successor by now."""
         number = 0
-        with opened_file(self.root, f"{OWN_FOLDER}/leases/{_flat_name(lease.name)}") as handle:
+        with opened_file(self.root, _lease_path(lease.name)) as handle:
             if handle is not None:
                 number = _read_number(handle)
         if lease not in self._held or number != lease.number:
             raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
 
-    def _make_own_folder(self, name: str) -> None:
-        try:
-            make_private_folder(f"{self.own_folder}/{name}")
-        except OSError as exc:
-            raise self._not_writable(exc) from exc
-
     def _not_writable(self, exc: OSError) -> WriteFailed:
         return WriteFailed(f"{self.root}: could not be written ({exc.strerror}).")
+
+
+def _lease_path(name: str) -> str:
+    return f"{OWN_FOLDER}/leases/{name.replace('/', '%')}"
 
 
 def _read_number(handle: int) -> int:
     digits = os.pread(handle, 20, 0)
     return int(digits) if digits.isdigit() else 0
-
-
-def _hashed(name: str) -> str:
-    return version_of(os.fsencode(name))[:32]
 
 
 @frozen
@@ -212,14 +208,12 @@ class FileDocuments:
                 yield _info(path, state)
 
     def find(self, path: str) -> DocumentInfo | None:
-        check_name(path)
-        self._storage.settle()
+        self._storage.settle(path)
         state = None if is_log(path) else find_state(self._storage.root, path)
         return None if state is None else _info(path, state)
 
     def read(self, path: str, *, max_bytes: int | None = None) -> Document:
-        check_name(path)
-        self._storage.settle()
+        self._storage.settle(path)
         data, state = (None, None) if is_log(path) else read_file(self._storage.root, path, max_bytes)
         if data is None or state is None:
             raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
@@ -246,11 +240,7 @@ class FileDocuments:
 
 
 def _generation_path(name: str) -> str:
-    return f"{OWN_FOLDER}/{_GENERATIONS}/{_hashed(name)}"
-
-
-def _flat_name(name: str) -> str:
-    return name.replace("/", "%")
+    return f"{OWN_FOLDER}/{_GENERATIONS}/{version_of(os.fsencode(name))[:32]}"
 
 
 def _info(path: str, state: os.stat_result) -> DocumentInfo:
@@ -270,8 +260,7 @@ class FileLogs:
     _storage: FileStorage
 
     def read(self, name: str, start: LogPosition = START) -> Iterator[LogLine]:
-        check_name(name)
-        self._storage.settle()
+        self._storage.settle(name)
         with opened_file(self._storage.root, name) as handle:
             if handle is None:
                 return
@@ -291,14 +280,13 @@ class FileLogs:
     def read_back(
         self, name: str, end: LogPosition | None = None, *, having: Sequence[bytes] = ()
     ) -> Iterator[LogLine]:
-        check_name(name)
-        self._storage.settle()
+        self._storage.settle(name)
         with opened_file(self._storage.root, name) as handle:
             if handle is None:
                 return
             first, base = _read_base(handle)
-            at = os.fstat(handle).st_size
-            at, rest = at if end is None else min(at, end.offset - base), b""
+            size, rest = os.fstat(handle).st_size, b""
+            at = size if end is None else min(size, end.offset - base)
             while at > first:
                 start = max(first, at - _BLOCK)
                 block = os.pread(handle, at - start, start) + rest
@@ -306,6 +294,7 @@ class FileLogs:
                 # comes after the last one is no line: a crash tore it.
                 cut = 0 if start == first else block.find(b"\n") + 1
                 stop = base + start + block.rfind(b"\n") + 1
+                # Most blocks have none of the texts. They are not even split.
                 for line in reversed(block[cut:].split(b"\n")[:-1]) if _has_any(block, having) else ():
                     if _has_any(line, having):
                         yield LogLine(line, LogPosition(stop - len(line) - 1), LogPosition(stop))
@@ -318,19 +307,19 @@ class FileLogs:
         changed = frozenset(os.listdir(folder)) if os.path.isdir(folder) else frozenset()
         for path, state in walk(self._storage.root, prefix):
             if is_log(path):
-                is_changed = bool(changed) and _hashed(path) in changed
+                # Few logs were ever rewritten, so nearly none of them costs the reading of another file.
+                is_changed = bool(changed) and os.path.basename(_generation_path(path)) in changed
                 yield _log_info(path, state, self._read_generation(path) if is_changed else 0)
 
     def find(self, name: str) -> LogInfo | None:
-        check_name(name)
-        self._storage.settle()
+        self._storage.settle(name)
         state = find_state(self._storage.root, name) if is_log(name) else None
         return None if state is None else _log_info(name, state, self._read_generation(name))
 
     def end(self, name: str) -> LogPosition:
-        check_name(name)
-        self._storage.settle()
-        return LogPosition(sum(self._find_end(name)))
+        self._storage.settle(name)
+        with opened_file(self._storage.root, name) as handle:
+            return LogPosition(sum(_find_end(handle)))
 
     # for commits
 
@@ -344,8 +333,9 @@ class FileLogs:
                 old = next(self.read(log, position), None)
                 if old is None or old.start != position:
                     raise StorageConflict(f"{printable_line(log)}: no line begins at this position.")
-                offset = position.offset - self._find_end(log)[1]
-                return Step("blank", log, check_blank(log, old.data, line), offset=offset)
+                with opened_file(self._storage.root, log) as handle:
+                    base = _find_end(handle)[1]
+                return Step("blank", log, check_blank(log, old.data, line), offset=position.offset - base)
             case Rewrite(log, lines, expected_end, erase):
                 start = sum(self._repair_end(log, expected_end))
                 data = b"".join(line + b"\n" for line in lines)
@@ -365,8 +355,8 @@ class FileLogs:
 
     def _repair_end(self, name: str, expected: LogPosition | None) -> tuple[int, int]:
         """Return the offset at which to append, and the base of positions. Bytes that a crash tore are put aside."""
-        end, base = self._find_end(name)
         with opened_file(self._storage.root, name, os.O_RDWR) as handle:
+            end, base = _find_end(handle)
             torn = b"" if handle is None else os.pread(handle, os.fstat(handle).st_size - end, end)
             if handle is not None and torn:
                 try:
@@ -382,13 +372,6 @@ class FileLogs:
             raise StorageConflict(f"{printable_line(name)}: it has other lines at its end.")
         return end, base
 
-    def _find_end(self, name: str) -> tuple[int, int]:
-        """Return the offset after the last whole line, and the base of positions."""
-        with opened_file(self._storage.root, name) as handle:
-            first, base = (0, 0) if handle is None else _read_base(handle)
-        last = next(self.read_back(name), None)
-        return first if last is None else last.end.offset - base, base
-
 
 def _has_any(data: bytes, texts: Sequence[bytes]) -> bool:
     return not texts or any(text in data for text in texts)
@@ -402,3 +385,18 @@ def _read_base(handle: int) -> tuple[int, int]:
     if not (head.startswith(REWRITTEN) and head.endswith(b"}\n") and digits.isdigit() and len(digits) < 19):
         return 0, 0
     return len(head), int(digits) - len(head)
+
+
+def _find_end(handle: int | None) -> tuple[int, int]:
+    """Return the offset after the last whole line of a log, and the base of positions."""
+    if handle is None:
+        return 0, 0
+    first, base = _read_base(handle)
+    at = os.fstat(handle).st_size
+    while at > first:
+        start = max(first, at - _BLOCK)
+        cut = os.pread(handle, at - start, start).rfind(b"\n")
+        if cut >= 0:
+            return start + cut + 1, base
+        at = start
+    return first, base

@@ -9,12 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from kept.base.durable import OPEN_FOLDER, is_temporary, make_private_folder, sync_folder
 from kept.base.limits import printable_line
-from kept.base.values import frozen
 from kept.errors import NoteTooLarge, PathRefused, WorkspaceError
 from kept.storage.contract import MAX_PATH_BYTES, OWN_FOLDER, Choose, OnRefused
 
@@ -116,15 +115,21 @@ def walk(
     root: str, prefix: str, choose: Choose | None = None, on_refused: OnRefused | None = None
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files whose path begins with a prefix, ordered by path. Links and temporary files are left out."""
-    listing = _Listing(root, choose, on_refused)
-    folders = [iter(listing.read(prefix.rpartition("/")[0]))]
+
+    def refuse(path: str, exc: OSError) -> None:
+        error = refusal(path or root, exc)
+        if on_refused is None:
+            raise error from exc
+        on_refused(path, error)
+
+    folders = [iter(_list_folder(root, prefix.rpartition("/")[0], choose, refuse))]
     while folders:
         for path, state in folders[-1]:
             if state is not None:
                 if path.startswith(prefix):
                     yield path, state
             elif path.startswith(prefix) or prefix.startswith(path + "/"):
-                folders.append(iter(listing.read(path)))
+                folders.append(iter(_list_folder(root, path, choose, refuse)))
                 break
         else:
             folders.pop()
@@ -134,64 +139,41 @@ _Entry = tuple[str, os.stat_result | None]
 """Path of a file with its state, or of a folder without one."""
 
 
-@frozen
-class _Listing:
-    root: str
-    choose: Choose | None
-    on_refused: OnRefused | None
-
-    def read(self, folder: str) -> list[_Entry]:
-        """Return the files and folders in a folder, sorted."""
+def _list_folder(root: str, folder: str, choose: Choose | None, refuse: Callable[[str, OSError], None]) -> list[_Entry]:
+    """Return the files and folders in a folder, sorted."""
+    lead, entries = f"{folder}/" if folder else "", list[_Entry]()
+    try:
+        if len(folder) > MAX_PATH_BYTES:  # it could be opened part by part, but not by other programs
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        with opened_folder(root, f"{lead}.") as handle:  # opened again: a handle of O_PATH cannot be listed
+            listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
         try:
-            if len(folder) > MAX_PATH_BYTES:  # it could be opened part by part, but not by other programs
-                raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-            with opened_folder(self.root, f"{folder}/." if folder else ".") as handle:
-                listing = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=handle)
-            try:
-                entries = self._entries(listing, folder)
-            finally:
-                os.close(listing)
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as exc:
-            self._refuse(folder, exc)
-            return []
-        entries.sort(key=_by_path)
-        return entries
-
-    def _entries(self, listing: int, folder: str) -> list[_Entry]:
-        """Return the entries of an open folder. States are read through its handle, so no link can redirect them."""
-        lead = f"{folder}/" if folder else ""
-        entries: list[_Entry] = []
-        with os.scandir(listing) as scanned:
-            by_name = {entry.name: entry for entry in scanned}
+            by_name = {entry.name: entry for entry in os.scandir(listing)}
             if lead == _OWN_PARENT:
                 by_name.pop(_OWN_NAME, None)
             folders = {name: entry.is_dir(follow_symlinks=False) for name, entry in by_name.items()}
-            for name in folders if self.choose is None else self.choose(folder, folders):
+            for name in folders if choose is None else choose(folder, folders):
                 if folders[name]:
                     entries.append((lead + name, None))
                     continue
-                try:
+                try:  # through the handle of the folder, so that no link can redirect it
                     state = by_name[name].stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
                 except OSError as exc:
-                    self._refuse(lead + name, exc)
+                    refuse(lead + name, exc)
                     continue
                 if stat.S_ISREG(state.st_mode) and not is_temporary(name):
                     entries.append((lead + name, state))
-        return entries
-
-    def _refuse(self, path: str, exc: OSError) -> None:
-        error = refusal(path or self.root, exc)
-        if self.on_refused is None:
-            raise error from exc
-        self.on_refused(path, error)
-
-
-def _by_path(entry: _Entry) -> str:
-    return entry[0] if entry[1] else entry[0] + "/"
+        finally:
+            os.close(listing)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as exc:
+        refuse(folder, exc)
+        return []
+    # "a.md" before "a/b.md", as the whole paths are ordered.
+    return sorted(entries, key=lambda entry: entry[0] if entry[1] else entry[0] + "/")
 
 
 def refusal(path: str, error: OSError) -> WorkspaceError:

@@ -51,16 +51,6 @@ class Step:
     erase: bool = False
     modified_ns: int = 0
 
-    @property
-    def is_atomic(self) -> bool:
-        """Whether a crash leaves all or nothing of it. Several lines can be torn between two of them."""
-        return self.kind not in ("blank", "append") or (self.kind == "append" and self.data.count(b"\n") == 1)
-
-    @property
-    def is_addition(self) -> bool:
-        """Whether it can be taken back without knowing what was there before."""
-        return self.kind == "append" or (self.kind == "write" and self.before == ABSENT)
-
 
 def encode_journal(steps: Sequence[Step]) -> bytes:
     """Return a line with the hash of the rest, one with the steps, and after it the bytes of all of them."""
@@ -100,8 +90,11 @@ class Steps:
 
     def run(self, steps: Sequence[Step]) -> None:
         """Do all steps or none."""
-        if len(steps) == 1 and steps[0].is_atomic:
-            self._do(steps[0])
+        # Alone, most steps are done whole or not at all even without a journal. But a line can be blanked in part, and
+        # several lines can be torn between two of them.
+        step = steps[0]
+        if len(steps) == 1 and step.kind != "blank" and (step.kind != "append" or step.data.count(b"\n") == 1):
+            self._do(step)
             return
         journal = encode_journal(steps)
         state = os.statvfs(self.root)
@@ -126,7 +119,7 @@ class Steps:
 
     def _take_back(self, steps: Sequence[Step]) -> bool:
         """Take back steps that only added something, and drop the journal. Return False if that is not possible."""
-        if not all(step.is_addition for step in steps):
+        if not all(step.kind == "append" or (step.kind == "write" and step.before == ABSENT) for step in steps):
             return False
         try:
             for step in reversed(steps):
