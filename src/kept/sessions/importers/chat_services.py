@@ -5,12 +5,13 @@ All branches are kept, with their parents; a session continues on the branch tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from kept.base.limits import as_dict, as_list
 from kept.sessions.entries import Attachment, Block, Message, Role, Text, Thinking, ToolCall, ToolResult
 from kept.sessions.importers.draft import (
+    OTHER_MEDIA,
     Draft,
     DraftBuilder,
     as_text,
@@ -22,12 +23,26 @@ from kept.sessions.importers.draft import (
     short_text,
     text_of,
 )
-from kept.sessions.importers.reader import ExportReader
-from kept.sessions.importers.source import Record, Source, fingerprint, load_json
+from kept.sessions.importers.reader import Reader
+from kept.sessions.importers.source import (
+    ExportRefused,
+    ExportSource,
+    Record,
+    Source,
+    find_members,
+    fingerprint,
+    is_conversations_name,
+    load_json,
+)
+
+Tree = dict[str, Any]
+Messages = Mapping[str, tuple[str | None, Tree]]
+"""The messages of a conversation by their ids, each with the id of its parent."""
 
 
-class ServiceReader(ExportReader):
-    """Reader of a service: a conversation is a tree of messages, of which one is shown last."""
+class ServiceReader(Reader):
+    """Reader of exports of a service: zip files, or JSON files in a folder. A record is a conversation, which is a tree
+    of messages, of which one is shown last."""
 
     id_fields: ClassVar[tuple[str, ...]]
     created: ClassVar[str]
@@ -37,18 +52,33 @@ class ServiceReader(ExportReader):
     leaf: ClassVar[str]
     """Field with the id of the message that is shown last."""
 
-    def find_messages(
-        self, tree: dict[str, Any], session_id: str
-    ) -> Mapping[str, tuple[str | None, dict[str, Any]]] | None:
-        """Return the messages of a conversation by their ids, each with the id of its parent; None if the conversation
-        is of another service."""
+    def find_messages(self, tree: Tree, session_id: str) -> Messages | None:
+        """Return the messages of a conversation, or None if it is of another service."""
         raise NotImplementedError
 
-    def read_message(self, message_id: str, parent: str | None, message: dict[str, Any], place: str) -> list[Message]:
+    def read_message(self, message_id: str, parent: str | None, message: Tree, place: str) -> list[Message]:
         """Return what a message says. Calls of tools and their results are messages of their own."""
         raise NotImplementedError
 
-    def read_conversation(self, record: Record, source: Source) -> Draft | None:
+    def is_wanted(self, path: str, root: str) -> bool:
+        return path.lower().endswith(".zip") or is_conversations_name(path)
+
+    def read(self, path: str) -> Iterator[tuple[Source, Draft | None]]:
+        try:
+            members = find_members(path)
+        except (ExportRefused, OSError) as exc:
+            refused = Source(path)
+            refused.is_unreadable = True
+            refused.report(str(exc) if isinstance(exc, ExportRefused) else f"cannot be read ({exc.strerror})")
+            yield refused, None
+            return
+        for member in members:
+            source = ExportSource(path, member)
+            yield source, None
+            for record in source.records():
+                yield source, self._read_conversation(record, source)
+
+    def _read_conversation(self, record: Record, source: Source) -> Draft | None:
         tree = record.tree
         names = (as_text(tree.get(name)) for name in self.id_fields)
         builder = DraftBuilder(source, self.channel, next(filter(None, names), record.digest))
@@ -64,9 +94,7 @@ class ServiceReader(ExportReader):
             builder.add_title(record, title, leaf=leaf, when=tree.get(self.updated))
         return builder.finish(key_for(self.agent_id, self.channel, builder.id), has_global_ids=True)
 
-    def _add(
-        self, builder: DraftBuilder, record: Record, message_id: str, parent: str | None, message: dict[str, Any]
-    ) -> None:
+    def _add(self, builder: DraftBuilder, record: Record, message_id: str, parent: str | None, message: Tree) -> None:
         """Add a message. If it becomes several entries, the last of them has its id."""
         bodies = [body for body in self.read_message(message_id, parent, message, record.place) if body.content]
         for number, body in enumerate(bodies or [None], 1):
@@ -98,9 +126,7 @@ class ChatGptReader(ServiceReader):
     id_fields = ("conversation_id", "id")
     created, updated, title, leaf = "create_time", "update_time", "title", "current_node"
 
-    def find_messages(
-        self, tree: dict[str, Any], session_id: str
-    ) -> Mapping[str, tuple[str | None, dict[str, Any]]] | None:
+    def find_messages(self, tree: Tree, session_id: str) -> Messages | None:
         nodes = tree.get("mapping")
         if not isinstance(nodes, dict):
             return None
@@ -110,14 +136,16 @@ class ChatGptReader(ServiceReader):
             for node_id, node in fields.items()
         }
 
-    def read_message(self, message_id: str, parent: str | None, message: dict[str, Any], place: str) -> list[Message]:
+    def read_message(self, message_id: str, parent: str | None, message: Tree, place: str) -> list[Message]:
         author, metadata = as_dict(message.get("author")), as_dict(message.get("metadata"))
         content = as_dict(message.get("content"))
         is_hidden = metadata.get("is_visually_hidden_from_conversation") is True
         blocks = None if is_hidden or content.get("content_type") in _NOT_SAID else _node_blocks(content, metadata)
         if blocks is None:
             return []
-        blocks += _files(metadata)
+        for file in _listed_files(metadata):
+            media = short_text(file.get("mime_type")) or short_text(file.get("mimeType")) or OTHER_MEDIA
+            blocks.append(Attachment(media, short_text(file.get("name")), file["id"]))
         match author.get("role"):
             case "user" | "system" as role:
                 return [Message(role, tuple(blocks))]
@@ -141,27 +169,28 @@ def _call(node_id: str, tool: str, blocks: list[Block]) -> list[Block]:
     return [ToolCall(node_id, tool, arguments if isinstance(arguments, dict) else {"input": text})]
 
 
-def _result(call_id: str, tool: str | None, blocks: list[Block], message: dict[str, Any]) -> list[Block]:
+def _result(call_id: str, tool: str | None, blocks: list[Block], message: Tree) -> list[Block]:
     others: list[Block] = [block for block in blocks if not isinstance(block, Text)]
     text = text_of(blocks)
     is_error = as_dict(message.get("content")).get("content_type") == "system_error"
     return [ToolResult(call_id, text, tool, is_error), *others] if text else others
 
 
-def _node_blocks(content: dict[str, Any], metadata: dict[str, Any]) -> list[Block] | None:
+def _node_blocks(content: Tree, metadata: Tree) -> list[Block] | None:
     match content.get("content_type"):
         case "text" | "multimodal_text":
-            parts = (_part(part, metadata) for part in as_list(content.get("parts")))
-            return [block for block in parts if block is not None]
+            read = (_part(part, metadata) for part in as_list(content.get("parts")))
+            return [block for block in read if block is not None]
         case "thoughts":
-            thoughts = (_thought(as_dict(thought)) for thought in as_list(content.get("thoughts")))
-            return [Thinking(thought) for thought in thoughts if thought]
+            thoughts = map(as_dict, as_list(content.get("thoughts")))
+            parts = (filter(None, (as_text(one.get(name)) for name in ("summary", "content"))) for one in thoughts)
+            return [Thinking(text) for text in map("\n".join, parts) if text]
         case _:
             text = next((content[name] for name in _PLAIN_TEXT if isinstance(content.get(name), str)), None)
             return None if text is None else _nonempty(text)
 
 
-def _part(part: Any, metadata: dict[str, Any]) -> Block | None:
+def _part(part: Any, metadata: Tree) -> Block | None:
     match part:
         case str():
             return Text(_with_citations(part, metadata)) if part.strip() else None
@@ -175,30 +204,15 @@ def _part(part: Any, metadata: dict[str, Any]) -> Block | None:
             return None
 
 
-def _thought(thought: dict[str, Any]) -> str:
-    return "\n".join(text for name in ("summary", "content") if (text := as_text(thought.get(name))))
-
-
 def _nonempty(text: str) -> list[Block]:
     return [Text(text)] if text.strip() else []
 
 
-def _files(metadata: dict[str, Any]) -> list[Block]:
-    return [
-        Attachment(
-            short_text(file.get("mime_type")) or short_text(file.get("mimeType")) or "application/octet-stream",
-            short_text(file.get("name")),
-            file["id"],
-        )
-        for file in _listed_files(metadata)
-    ]
-
-
-def _listed_files(metadata: dict[str, Any]) -> list[dict[str, Any]]:
+def _listed_files(metadata: Tree) -> list[Tree]:
     return [file for file in as_list(metadata.get("attachments")) if is_id(as_dict(file).get("id"))]
 
 
-def _with_citations(text: str, metadata: dict[str, Any]) -> str:
+def _with_citations(text: str, metadata: Tree) -> str:
     """Return a text with its citations as people see them. In the export they are marks with private characters."""
     if _CITATION_MARK not in text:
         return text
@@ -221,9 +235,7 @@ class ClaudeAiReader(ServiceReader):
     id_fields = ("uuid",)
     created, updated, title, leaf = "created_at", "updated_at", "name", "current_leaf_message_uuid"
 
-    def find_messages(
-        self, tree: dict[str, Any], session_id: str
-    ) -> Mapping[str, tuple[str | None, dict[str, Any]]] | None:
+    def find_messages(self, tree: Tree, session_id: str) -> Messages | None:
         if not isinstance(tree.get("chat_messages"), list):
             return None
         messages = {
@@ -235,7 +247,7 @@ class ClaudeAiReader(ServiceReader):
             parents = [None, *messages]
         return {own: (parent, message) for (own, message), parent in zip(messages.items(), parents, strict=False)}
 
-    def read_message(self, message_id: str, parent: str | None, message: dict[str, Any], place: str) -> list[Message]:
+    def read_message(self, message_id: str, parent: str | None, message: Tree, place: str) -> list[Message]:
         if message.get("sender") not in ("human", "assistant"):
             return []
         speaker: Role = "user" if message["sender"] == "human" else "assistant"
@@ -247,7 +259,7 @@ class ClaudeAiReader(ServiceReader):
         return bodies
 
 
-def _content(message: dict[str, Any], place: str) -> list[Block]:
+def _content(message: Tree, place: str) -> list[Block]:
     """Return the blocks of a message. Its `text` repeats them, with a placeholder for each tool, or is all there is."""
     read = read_blocks(message.get("content"), place)
     blocks = [block for block in read if not isinstance(block, Text | Thinking) or block.text.strip()]
@@ -256,7 +268,7 @@ def _content(message: dict[str, Any], place: str) -> list[Block]:
     return blocks + _nonempty(as_text(message.get("text")) or "")
 
 
-def _attachments(message: dict[str, Any]) -> list[Block]:
+def _attachments(message: Tree) -> list[Block]:
     """Return the text that was pasted into a message, and its files: each once, although several lists name it."""
     texts: list[Block] = []
     files: dict[str | None, Block] = {}
@@ -266,6 +278,6 @@ def _attachments(message: dict[str, Any]) -> list[Block]:
         if name in _PASTED and text.strip():
             texts.append(Text(text))
         elif raw:
-            media_type = short_text(raw.get("file_type")) or "application/octet-stream"
-            files.setdefault(name, Attachment(media_type, name, short_text(raw.get("file_uuid"))))
+            media = short_text(raw.get("file_type")) or OTHER_MEDIA
+            files.setdefault(name, Attachment(media, name, short_text(raw.get("file_uuid"))))
     return [*texts, *files.values()]

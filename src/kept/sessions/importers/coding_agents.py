@@ -177,9 +177,9 @@ class CodexReader(LineReader):
             role = _role(payload.get("role"), first)
             return Message(role, content, model=self._model if role == "assistant" else None)
         if name == "reasoning":
-            parts = map(as_dict, (*as_list(payload.get("summary")), *_parts(payload.get("content"))))
-            thoughts = "\n\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))
-            return Message("assistant", (Thinking(thoughts),), model=self._model)
+            parts = [*as_list(payload.get("summary")), *_parts(payload.get("content"))]
+            thoughts = Thinking(text_of(read_blocks(parts, record.place)))
+            return Message("assistant", (thoughts,), model=self._model)
         if name in _CALLS:
             tool = short_text(payload.get("name")) or name.removesuffix("_call")
             return Message("assistant", (ToolCall(call_id, tool, _arguments(payload)),), model=self._model)
@@ -204,13 +204,9 @@ def _role(role: Any, text: str) -> Role:
 
 
 def _parts(content: Any) -> list[Any]:
-    return content if isinstance(content, list) else [] if content is None else [_as_block(content)]
-
-
-def _as_block(content: Any) -> Any:
-    if isinstance(content, str):
-        return {"type": "text", "text": content}
-    return {"type": "text", "text": json.dumps(content)} if isinstance(content, int | float) else content
+    if isinstance(content, int | float):
+        content = json.dumps(content)
+    return content if isinstance(content, list) else [] if content is None else [content]
 
 
 def _arguments(payload: dict[str, Any]) -> dict[str, Any]:

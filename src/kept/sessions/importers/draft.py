@@ -36,6 +36,8 @@ from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, UNKNOW
 _LONGEST_ID = 128
 _LONGEST_NAME = 300
 _FIRST_YEAR, _LAST_YEAR = 1980, 2200
+OTHER_MEDIA = "application/octet-stream"
+"""Type of a file whose type is not known."""
 # A file or a page. Bytes in base64 may start with a slash too: "/9j/" is a JPEG.
 _ADDRESS = re.compile(r"(https?://|file:|/(?!9j/)[^\n]{1,1000}\Z)")
 
@@ -85,7 +87,10 @@ class DraftBuilder:
         """Add an entry. Without a parent it follows the last entry; None is the session's start. Without a body, the
         record is left out: its children get its parent."""
         if body is not None:
-            entry = Entry(self._id(record, own_id), self._parent(parent), self._time(when), body)
+            is_own = is_id(own_id) and own_id not in self._positions and own_id != self.id
+            # If its time is unknown, it has that of the previous entry, or of the file.
+            self.last_time = read_time(when) or self.last_time or self.created or self.source.written
+            entry = Entry(own_id if is_own else record.digest, self._parent(parent), self.last_time, body)
             try:
                 format_entry(entry)
             except EntryRefused as exc:
@@ -115,9 +120,6 @@ class DraftBuilder:
         """Return whether this record was added before: programs copy the beginning of one file into another."""
         return is_id(own_id) and self._digests.get(own_id) == _content_digest(record)
 
-    def _id(self, record: Record, own_id: Any) -> str:
-        return own_id if is_id(own_id) and own_id not in self._positions and own_id != self.id else record.digest
-
     def _parent(self, parent: Any) -> str:
         if parent is None:
             return self.id
@@ -138,11 +140,6 @@ class DraftBuilder:
         """Return the index of an entry, or -1 if there is none."""
         return self._positions.get(self._parent(entry_id), -1) if is_id(entry_id) else -1
 
-    def _time(self, when: Any) -> dt.datetime:
-        """Return a time of the source. If it is unknown, that of the previous entry, or of the file."""
-        self.last_time = read_time(when) or self.last_time or self.created or self.source.written
-        return self.last_time
-
     # finishing
 
     def finish(
@@ -153,23 +150,24 @@ class DraftBuilder:
         metadata: Mapping[str, Any] | None = None,
         has_global_ids: bool = False,
     ) -> Draft:
+        folder = self.metadata.get("cwd")
+        # The repository that the conversation was held in, while its folder is still there to ask.
+        root = find_root(folder) if isinstance(folder, str) and os.path.isabs(folder) else None
+        remote = find_remote(root) if root else None
         origin = {"from": self.format, "path": self.source.shown_path, "sessionId": self.original_id[:_LONGEST_NAME]}
         start = SessionStart(
             str(key),
             state={**({TITLE: self.title} if self.title else {}), **(state or {})},
-            metadata={**_remote_of(self.metadata), **self.metadata, **(metadata or {}), "imported": origin},
+            metadata={
+                **({"remote": remote} if remote else {}),
+                **self.metadata,
+                **(metadata or {}),
+                "imported": origin,
+            },
         )
         first = next((entry.timestamp for entry in self._entries), None)
         created = self.created or first or self.source.written
         return Draft(self.id, created, start, tuple(self._entries), self.source.shown_path, has_global_ids)
-
-
-def _remote_of(metadata: Mapping[str, Any]) -> dict[str, str]:
-    """Return the repository that a conversation was held in, while its folder is still there to ask."""
-    folder = metadata.get("cwd")
-    root = find_root(folder) if isinstance(folder, str) and os.path.isabs(folder) else None
-    remote = find_remote(root) if root else None
-    return {"remote": remote} if remote else {}
 
 
 def _content_digest(record: Record) -> str:
@@ -202,18 +200,13 @@ def short_text(value: Any) -> str | None:
 def read_time(value: Any) -> dt.datetime | None:
     """Parse ISO 8601, or milliseconds or seconds since 1970. Return None for an impossible time."""
     try:
-        when = dt.datetime.fromtimestamp(_seconds(value), dt.UTC) if _is_number(value) else parse_time(value)
+        if type(value) in (int, float):
+            when = dt.datetime.fromtimestamp(value / 1000 if value > 10**11 else value, dt.UTC)
+        else:
+            when = parse_time(value)
     except (DamagedEntry, ValueError, OverflowError, OSError):
         return None
     return whole_ms(when) if _FIRST_YEAR <= when.year <= _LAST_YEAR else None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _seconds(value: float) -> float:
-    return value / 1000 if value > 10**11 else value
 
 
 def present_fields(tree: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -273,7 +266,7 @@ def _read_file(block: dict[str, Any], place: str) -> Attachment:
         place = data[:2000]
     elif isinstance(data, str) and data.startswith("data:"):
         media = data[5:].partition(",")[0].partition(";")[0] or media
-    return Attachment(short_text(media) or "application/octet-stream", name, place)
+    return Attachment(short_text(media) or OTHER_MEDIA, name, place)
 
 
 # branches

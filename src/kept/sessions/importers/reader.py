@@ -9,14 +9,7 @@ from kept.base.limits import as_dict
 from kept.base.values import frozen
 from kept.sessions.entries import Body
 from kept.sessions.importers.draft import Draft, DraftBuilder, as_text, key_for, present_fields, read_time
-from kept.sessions.importers.source import (
-    ExportRefused,
-    ExportSource,
-    Record,
-    Source,
-    find_members,
-    is_conversations_name,
-)
+from kept.sessions.importers.source import Record, Source
 
 
 class Reader:
@@ -34,32 +27,6 @@ class Reader:
 
     def read(self, path: str) -> Iterator[tuple[Source, Draft | None]]:
         """Yield the sources in a file: each with every session in it, or with None if it has none."""
-        raise NotImplementedError
-
-
-class ExportReader(Reader):
-    """Reader of exports: zip files, or JSON files in a folder. A record is a whole conversation."""
-
-    def is_wanted(self, path: str, root: str) -> bool:
-        return path.lower().endswith(".zip") or is_conversations_name(path)
-
-    def read(self, path: str) -> Iterator[tuple[Source, Draft | None]]:
-        try:
-            members = find_members(path)
-        except (ExportRefused, OSError) as exc:
-            refused = Source(path)
-            refused.is_unreadable = True
-            refused.report(str(exc) if isinstance(exc, ExportRefused) else f"cannot be read ({exc.strerror})")
-            yield refused, None
-            return
-        for member in members:
-            source = ExportSource(path, member)
-            yield source, None
-            for record in source.records():
-                yield source, self.read_conversation(record, source)
-
-    def read_conversation(self, record: Record, source: Source) -> Draft | None:
-        """Return the session of a record, or None if it is of another format."""
         raise NotImplementedError
 
 

@@ -158,6 +158,7 @@ _PART_BYTES = 1 << 20
 _ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")
 _CONVERSATIONS = re.compile(r"(?:.*/)?conversations(?:[-_ ]?\(?\d+\)?)?\.json|(?:.*/)?conversations/[^/]+\.json")
 """`conversations.json`, or numbered parts of it, as ChatGPT splits large exports, or a file for each conversation."""
+_SEPARATORS = re.compile(r"[ \t\r\n,]*")
 _MAX_RATIO = 150
 _MAX_SIZE = 20_000_000_000
 _SMALL_SIZE = 50_000_000
@@ -256,7 +257,7 @@ def iter_elements(read: Callable[[int], bytes], *, max_chars: int) -> Iterator[t
                 raise ExportRefused("is not JSON")
             is_array = text[0] == "["
             at = int(is_array)
-        while (at := _skip_separators(text, at)) < len(text):
+        while (at := _SEPARATORS.match(text, at).end()) < len(text):  # type: ignore[union-attr]
             if is_array and text[at] == "]":
                 return
             try:
@@ -271,9 +272,3 @@ def iter_elements(read: Callable[[int], bytes], *, max_chars: int) -> Iterator[t
         if len(text) - at > max_chars:
             raise ExportRefused(f"has a conversation that is damaged or of more than {max_chars:,} characters")
     raise ExportRefused("is empty" if is_array is None else "ends in the middle of a conversation, or is damaged")
-
-
-def _skip_separators(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n,":
-        at += 1
-    return at
