@@ -97,14 +97,14 @@ def test_a_word_that_names_a_field_of_a_transcript_takes_only_what_says_it(plant
 def test_the_receipt_of_a_compaction_is_still_right_for_the_lines_that_it_covers(planted):
     planted.say("My code is xylograph-7.")
     (record,) = planted.sessions.recent()
-    lines_before = list(planted.sessions.transcript(record).iter_raw())
+    lines_before = list(planted.sessions.transcript(record).iter_lines())
     digest = hash_lines(lines_before, [(2, 4)])
     receipt = {"path": record.citation, "lines": [[2, 4]], "sha256": digest, "searchable": True}
     planted.sessions.append(planted.session_id, CompactionEntry("They talked.", receipt=receipt))
     planted.memory.forgetting.apply(planted.memory.forgetting.plan("xylograph-7"))
     entry = planted.sessions.load(planted.session_id).entries[-1]
     renewed = entry.body.receipt["sha256"]
-    assert renewed == hash_lines(planted.sessions.transcript(record).iter_raw(), [(2, 4)]) != digest
+    assert renewed == hash_lines(planted.sessions.transcript(record).iter_lines(), [(2, 4)]) != digest
 
 
 def test_words_are_whole_words_in_any_case_over_line_breaks(planted):

@@ -5,7 +5,7 @@ import datetime as dt
 from hypothesis import strategies as st
 
 from kept.agent.session_log import ConversationView, LoggedMessage
-from kept.sessions.entries import CompactionEntry, Entry, Message, StateEntry, Text, ToolCall, ToolResult
+from kept.sessions.entries import CompactionEntry, Entry, Message, StateEntry, Text, ToolCall, ToolResult, format_entry
 from kept.sessions.transcript import TranscriptLine
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.UTC)
@@ -37,4 +37,5 @@ def view(messages_: list[Message], summary: str = "") -> ConversationView:
 
 def lines_of(bodies: list[Message | CompactionEntry | StateEntry]) -> list[TranscriptLine]:
     entries = [Entry(f"e{number}", f"e{number - 1}", NOW, body) for number, body in enumerate(bodies, 1)]
-    return [TranscriptLine(number, number * 10, number * 10 + 10, entry) for number, entry in enumerate(entries, 1)]
+    raws = [format_entry(entry)[:-1] for entry in entries]
+    return [TranscriptLine(number, number * 10, number * 10 + 10, raw) for number, raw in enumerate(raws, 1)]

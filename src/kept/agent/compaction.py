@@ -285,7 +285,7 @@ def make_receipt(memory: Memory, log: SessionLog, removed: Sequence[LoggedMessag
     receipt: dict[str, Any] = {
         "path": log.path,
         "lines": [list(line_range) for line_range in ranges],
-        "sha256": hash_lines(log.transcript.iter_raw(), ranges),
+        "sha256": hash_lines(log.transcript.iter_lines(), ranges),
         "messages": len(removed),
     }
     try:
@@ -319,7 +319,7 @@ def iter_receipts(transcript: Transcript) -> Iterator[Mapping[str, Any]]:
 def verify_receipt(memory: Memory, transcripts: Transcripts, receipt: Mapping[str, Any]) -> str | None:
     """Return how a receipt differs from the transcript and the index, or None if it is still true."""
     ranges = ranges_of(receipt)
-    if hash_lines(transcripts.get(receipt["path"]).iter_raw(), ranges) != receipt["sha256"]:
+    if hash_lines(transcripts.get(receipt["path"]).iter_lines(), ranges) != receipt["sha256"]:
         return "the lines have changed"
     reason = _why_not_searchable(memory, receipt["path"], ranges) if receipt["searchable"] and ranges else None
     return None if reason == _EXCLUDED else reason

@@ -33,7 +33,7 @@ from kept.sessions.forgotten_text import Matches, blank_line, blank_tree
 from kept.sessions.schedules.schedule_book import open_schedules
 from kept.sessions.spoken import find_utterance
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Transcript, TranscriptLine, parse_line
+from kept.sessions.transcript import Transcript, TranscriptLine
 from kept.sessions.transcript_paths import CITED_FOLDER
 from kept.storage.contract import LogLine, Storage, is_log
 from kept.storage.open import INBOX, open_agent
@@ -171,20 +171,19 @@ def find_transcript(scope: ForgetScope, citation: str) -> Transcript:
 def find_in_transcript(transcript: Transcript, matcher: Matcher, wants: Wants | None = None) -> Iterator[Place]:
     """Yield the lines that match or are wanted and say something, and the proposals of /forget that match."""
     path, key = transcript.citation, ""
-    for raw in transcript.iter_raw():
-        if raw.number > 1 and wants is None and not matcher.may_match_raw(raw.raw):
+    for line in transcript.iter_lines():
+        if line.number > 1 and wants is None and not matcher.may_match_raw(line.raw):
             continue
-        line = parse_line(raw)
         body = getattr(line.content, "body", None)
         if isinstance(body, SessionStart):
             key = body.key
         is_proposal = isinstance(body, StateEntry) and body.name == FORGET_STATE
         is_whole = not is_proposal and wants is not None and wants(line)
-        if blank_line(raw.raw, matcher.matches, whole=is_whole) != raw.raw:
+        if blank_line(line.raw, matcher.matches, whole=is_whole) != line.raw:
             utterance = find_utterance(line)
             text = utterance.shown if utterance else "(details of the conversation or of a tool call)"
-            citation, digest = cite(path, raw.number, raw.number), digest_of(raw.raw)
-            place = Place("conversation", path, citation, text, digest, raw.number, whole=is_whole, key=key)
+            citation, digest = cite(path, line.number, line.number), digest_of(line.raw)
+            place = Place("conversation", path, citation, text, digest, line.number, whole=is_whole, key=key)
             yield replace(place, role="asked") if is_proposal else place
 
 
@@ -296,7 +295,7 @@ def _blank_fields(tree: Any, names: frozenset[str], matches: Matches) -> Any:
 def find_mentioned(config: Config) -> frozenset[bytes]:
     """Return the hashes of files that transcripts mention, and messages in the inbox that still have their text."""
     agent = open_agent(config)
-    raw_lines = (line.raw for transcript in all_transcripts(config, agent) for line in transcript.iter_raw())
+    raw_lines = (line.raw for transcript in all_transcripts(config, agent) for line in transcript.iter_lines())
     lines = [line for line in raw_lines if b'"attachment"' in line]
     # A line that cannot be read may be needed, once it is repaired.
     received = (line.data for line in agent.logs.read(INBOX) if b'"attachments"' in line.data)

@@ -162,7 +162,7 @@ class Removal:
         places = self.order.of_kind("conversation")
         by_line = {place.start_line: place for place in places if place.path == citation}
         transcript = cited_transcript(self.config, citation)
-        before = list(transcript.iter_raw())
+        before = list(transcript.iter_lines())
         after = list(before)
         for at, line in enumerate(before):
             place = by_line.get(line.number)

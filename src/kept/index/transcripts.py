@@ -28,14 +28,13 @@ from kept.sessions.spoken import Utterance, UtteranceReader, storable_text
 from kept.sessions.transcript import (
     Damage,
     Position,
-    RawLine,
     ReadEnd,
     Transcript,
     TranscriptCheckpoint,
+    TranscriptLine,
     digest_line,
     extend_hash,
     open_transcripts,
-    parse_line,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def hash_transcript(file: SourceFile, row: FileRow | None, config: Config) -> st
 
 def _hash_from(transcript: Transcript, checkpoint: TranscriptCheckpoint) -> str:
     running_hash = checkpoint.running_hash
-    for line in transcript.iter_raw(checkpoint.resume_at):
+    for line in transcript.iter_lines(checkpoint.resume_at):
         running_hash = extend_hash(running_hash, line.raw)
     return running_hash
 
@@ -76,10 +75,10 @@ def measure_growth(file: SourceFile, row: FileRow | None, config: Config) -> tup
         transcript = open_transcripts(config).get(file.path)
         checkpoint = _find_checkpoint(transcript, row, file)
         size = messages = 0
-        for line in transcript.iter_raw(checkpoint.resume_at):
+        for line in transcript.iter_lines(checkpoint.resume_at):
             if line.start >= checkpoint.read.offset:
                 size += line.end - line.start
-                messages += is_message(parse_line(line).content)
+                messages += is_message(line.content)
     except (SessionError, WorkspaceError):
         return 0, 0
     return size, messages
@@ -160,27 +159,26 @@ class _ChunkReader:
     def iter_steps(self, step_bytes: int) -> Iterator[PreparedFile | Problem]:
         """Read to the end. Yield what there is to store on the way, without the last step."""
         step_start, end = self.read_end, self.transcript.storage.logs.end(self.transcript.log).offset
-        for raw in self.transcript.iter_raw(self.resume_at):
-            self.add_line(raw)
+        for line in self.transcript.iter_lines(self.resume_at):
+            self.add_line(line)
             if self.read_end - step_start >= step_bytes and self.read_end < end:
                 step_start = self.read_end
                 yield from self.iter_step(is_last=False)
 
-    def add_line(self, raw: RawLine) -> None:
-        line = parse_line(raw)
-        hash_before, self.running_hash = self.running_hash, extend_hash(self.running_hash, raw.raw)
-        self.read_end, self.last_line = raw.end, raw.raw
+    def add_line(self, line: TranscriptLine) -> None:
+        hash_before, self.running_hash = self.running_hash, extend_hash(self.running_hash, line.raw)
+        self.read_end, self.last_line = line.end, line.raw
         match line.content:
-            case Damage() as damage if raw.start >= self.known_end:
+            case Damage() as damage if line.start >= self.known_end:
                 self.problems.append(str(damage))
-            case Entry(id=session_id, body=SessionStart() as session) if raw.number == 1:
+            case Entry(id=session_id, body=SessionStart() as session) if line.number == 1:
                 self._start(session_id, session)
         self.title = self.title.after(line.content)
         echoes_before = self.reader.state
         utterance = self.reader.read(line)
         if utterance is not None:
             self.utterances.append(utterance)
-            self.starts[utterance.line] = (Position(raw.start, raw.number - 1), hash_before, echoes_before)
+            self.starts[utterance.line] = (Position(line.start, line.number - 1), hash_before, echoes_before)
 
     def _start(self, session_id: str, session: SessionStart) -> None:
         try:
@@ -273,11 +271,11 @@ def find_unindexed(
     spans = generation.spans("sessions", citation, first_line, last_line)
     covered = {line for start, end in spans for line in range(max(start, first_line), min(end, last_line) + 1)}
     missing, reader = [], UtteranceReader()
-    for raw in open_transcripts(config).get(citation).iter_raw():
-        if raw.number > last_line:
+    for line in open_transcripts(config).get(citation).iter_lines():
+        if line.number > last_line:
             break
-        utterance = reader.read(parse_line(raw))
+        utterance = reader.read(line)
         is_said = utterance is not None and not utterance.is_context
-        if is_said and raw.number >= first_line and raw.number not in covered:
-            missing.append(raw.number)
+        if is_said and line.number >= first_line and line.number not in covered:
+            missing.append(line.number)
     return tuple(missing)

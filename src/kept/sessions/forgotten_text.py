@@ -29,7 +29,7 @@ from typing import Any
 from kept.base.limits import as_dict, is_deep, read_object, strict_json
 from kept.sessions.echoes import RECALLED
 from kept.sessions.entries import FORWARDED, QUOTED, AnyEntry, SessionStart, format_entry, parse_entry, to_json
-from kept.sessions.transcript import RawLine, hash_lines, is_receipt, ranges_of
+from kept.sessions.transcript import TranscriptLine, hash_lines, is_receipt, ranges_of
 from kept.storage.contract import START, Append, Storage
 
 Matches = Callable[[str], bool]
@@ -157,7 +157,9 @@ def blank_line(raw: bytes, matches: Matches, *, whole: bool = False) -> bytes:
     return (marked if len(marked) <= len(raw) else to_json(blanked)).ljust(len(raw))
 
 
-def renew_receipts(before: Sequence[RawLine], after: Sequence[RawLine], path: str) -> list[RawLine]:
+def renew_receipts(
+    before: Sequence[TranscriptLine], after: Sequence[TranscriptLine], path: str
+) -> list[TranscriptLine]:
     """Return the lines with the hashes of receipts made new where they were right before.
 
     Otherwise a compaction would look as if somebody had tampered with the lines that it covers.

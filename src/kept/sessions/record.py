@@ -38,7 +38,7 @@ from kept.sessions.entries import (
 )
 from kept.sessions.session_key import SessionKey
 from kept.sessions.title import clean_title, next_opening
-from kept.sessions.transcript import Damage, Position, RawLine, ReadEnd, digest_line, parse_line
+from kept.sessions.transcript import Damage, Position, ReadEnd, TranscriptLine, digest_line
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
 from kept.storage.contract import Append, LogInfo, LogPosition
 
@@ -185,10 +185,10 @@ class RecordBuilder:
             self.row.last_line = digest_line(self._last)
         return SessionRecord(**vars(self.row))
 
-    def add(self, raw: RawLine) -> Damage | None:
+    def add(self, line: TranscriptLine) -> Damage | None:
         """Add a line. Return what is wrong with it, if anything is."""
-        row, entry = self.row, parse_line(raw).content
-        row.lines, row.offset, self._last = raw.number, raw.end, raw.raw
+        row, entry = self.row, line.content
+        row.lines, row.offset, self._last = line.number, line.end, line.raw
         if isinstance(entry, Damage):
             row.damaged_lines += 1
             return entry

@@ -33,7 +33,7 @@ from kept.sessions.entries import (
     ToolResult,
 )
 from kept.sessions.session_key import SessionKey
-from kept.sessions.transcript import Damage, Transcript, TranscriptLine, Transcripts, parse_line
+from kept.sessions.transcript import Damage, Transcript, TranscriptLine, Transcripts
 
 Kind = Literal["user", "assistant", "tool", "system", "summary"]
 
@@ -272,7 +272,7 @@ def still_says(transcripts: Transcripts, citation: str, *, start: int, end: int,
 
 
 def _iter_from(transcript: Transcript, first_line: int) -> Iterator[TranscriptLine]:
-    return (parse_line(raw) for raw in transcript.iter_raw() if raw.number >= first_line)
+    return (line for line in transcript.iter_lines() if line.number >= first_line)
 
 
 def line_text(line: TranscriptLine) -> str:

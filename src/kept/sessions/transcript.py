@@ -11,6 +11,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeGuard
 
 from kept.base.json_values import from_tree, to_tree
@@ -48,22 +50,21 @@ class Damage:
         return f"line {self.line}: {self.reason}"
 
 
-@frozen
+@dataclass
 class TranscriptLine:
     number: int
     """Counted from 1, as in an editor."""
     start: int
     end: int
-    content: AnyEntry | Damage
-
-
-@frozen
-class RawLine:
-    number: int
-    start: int
-    end: int
     raw: bytes
     """Without its line break."""
+
+    @cached_property  # parsed when it is first asked for: many readers need only the bytes of most lines
+    def content(self) -> AnyEntry | Damage:
+        try:
+            return parse_entry(self.raw)
+        except DamagedEntry as exc:
+            return Damage(self.number, str(exc))
 
 
 @frozen
@@ -78,19 +79,15 @@ class Transcript:
         return cite_transcript(self.log)
 
     def iter_lines(self, start: Position | None = None) -> Iterator[TranscriptLine]:
-        """Yield every line from a position on."""
-        return map(parse_line, self.iter_raw(start))
-
-    def iter_raw(self, start: Position | None = None) -> Iterator[RawLine]:
-        """Yield the same lines without parsing them."""
+        """Yield every line from a position on. Raise SessionNotFound if the transcript is gone."""
         self.find()
         yield from self.iter_known(start or Position())
 
-    def iter_known(self, start: Position) -> Iterator[RawLine]:
+    def iter_known(self, start: Position) -> Iterator[TranscriptLine]:
         """Yield the lines of a transcript that is known to be there; none if it is gone."""
         lines = self.storage.logs.read(self.log, LogPosition(start.offset))
         for number, line in enumerate(lines, start.lines + 1):
-            yield RawLine(number, line.start.offset, line.end.offset, line.data)
+            yield TranscriptLine(number, line.start.offset, line.end.offset, line.data)
 
     def tail(self, messages: int, end: Position) -> list[TranscriptLine]:
         """Return the last messages, and the other lines between and after them. The log is read backwards.
@@ -104,7 +101,7 @@ class Transcript:
         for number, line in zip(range(end.lines, 0, -1), lines, strict=False):
             if missing <= 0:
                 break
-            older.append(parse_line(RawLine(number, line.start.offset, line.end.offset, line.data)))
+            older.append(TranscriptLine(number, line.start.offset, line.end.offset, line.data))
             missing -= is_message(older[-1].content)
         return _from_message_on([*reversed(older), *newer], messages)
 
@@ -162,15 +159,6 @@ def plan_claim(config: Config, storage: Storage) -> list[Change]:
     if config.conversations != "claimed" or storage.documents.find(CLAIM) is not None:
         return []
     return [Write(CLAIM, os.fsencode(os.path.realpath(config.workspace)), ABSENT)]
-
-
-def parse_line(line: RawLine) -> TranscriptLine:
-    content: AnyEntry | Damage
-    try:
-        content = parse_entry(line.raw)
-    except DamagedEntry as exc:
-        content = Damage(line.number, str(exc))
-    return TranscriptLine(line.number, line.start, line.end, content)
 
 
 def digest_line(data: bytes) -> str:
@@ -266,7 +254,7 @@ def ranges_of(receipt: Mapping[str, Any]) -> LineRanges:
     return [(first, last) for first, last in receipt["lines"]]
 
 
-def hash_lines(lines: Iterable[RawLine], ranges: LineRanges) -> str:
+def hash_lines(lines: Iterable[TranscriptLine], ranges: LineRanges) -> str:
     """Return the SHA-256 of some lines of a transcript, byte for byte."""
     digest = hashlib.sha256()
     for line in lines:

@@ -42,7 +42,7 @@ from kept.sessions.entries import (
 from kept.sessions.record import SessionRecord
 from kept.sessions.spoken import SHOWN_SPEAKERS
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript import Damage, TranscriptLine, is_receipt, parse_line
+from kept.sessions.transcript import Damage, TranscriptLine, is_receipt
 
 PER_PAGE = 50
 LINES_PER_PAGE = 300
@@ -106,10 +106,10 @@ def show_conversation(visit: Visit) -> Response:
 def read_window(sessions: SessionStore, record: SessionRecord, first: int | None) -> LineWindow:
     """Return a page of lines from ``first`` on, or the last page."""
     transcript = sessions.transcript(record)
-    total = sum(1 for _ in transcript.iter_raw())
+    total = sum(1 for _ in transcript.iter_lines())
     first = max(1, total - LINES_PER_PAGE + 1) if first is None else min(first, max(1, total))
-    raw = islice(transcript.iter_raw(), first - 1, first - 1 + LINES_PER_PAGE)
-    return LineWindow(tuple(map(parse_line, raw)), first, total)
+    lines = islice(transcript.iter_lines(), first - 1, first - 1 + LINES_PER_PAGE)
+    return LineWindow(tuple(lines), first, total)
 
 
 # lines as a page shows them
