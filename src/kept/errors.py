@@ -53,7 +53,6 @@
         ├── SessionDeleted      the user deleted it, so that it is not imported again
         ├── SessionKeyInvalid
         ├── EntryRefused        an entry that cannot be written as JSON
-        ├── TranscriptUnreadable
         └── TranscriptTooNew    written by a later version; readable, but not appendable
 
 Each error has a ``code`` for programs, a ``hint`` that says what to do, ``retryable``, and the codes that report it on
@@ -401,11 +400,6 @@ class EntryRefused(SessionError):
     code = "entry_refused"
     http_status = 400
     default_hint = "Entries hold text, whole and finite numbers, true, false, null, lists and objects with text keys."
-
-
-class TranscriptUnreadable(SessionError):
-    code = "transcript_unreadable"
-    default_hint = "Check that the file exists and that you may read it."
 
 
 class TranscriptTooNew(SessionError):

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from kept.index.sources import IndexLimits
     from kept.memory_history import MemoryHistory
     from kept.notes.history.note_history import Author
-    from kept.notes.note_writer import Addition
     from kept.notes.review_queue import ReviewQueue
     from kept.search.browse import MemoryNotes
     from kept.search.query_dates import When
@@ -212,14 +211,16 @@ class Memory:
         A single line that the note or long-term memory has already is not written, unless ``again`` is set;
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
-        from kept.notes.note_commit import open_recorder, python_author
-        from kept.notes.note_writer import NoteWriter
+        from kept.notes.history.note_history import open_recorder, python_author
+        from kept.notes.note_writer import Addition, NoteWriter
 
         self._require_open()
         if not isinstance(text, str):
             raise UsageError(f"A note is text, not {text!r:.80}.", hint="Decode bytes; format other values.")
-        addition = self._make_addition(text, to, replaces, again, project)
-        similar = self._find_similar(text, addition.project) if not again and replaces is None else ()
+        addition = Addition(text, None if to is None else os.fspath(to), replaces, again, project)
+        is_bound = bool(project or self.project or self.viewer)
+        addition = self.view.place(addition) if is_bound else addition
+        similar = self._find_similar(text, addition.project, is_bound) if not again and replaces is None else ()
         by = author or python_author(self.config)
         if only_propose or by_tool:
             from kept.notes.review_queue import propose, write_for_agent
@@ -230,26 +231,7 @@ class Memory:
         writer = NoteWriter(self.workspace, self.clock.now(), self.settings.max_file_bytes, recorder=recorder)
         return writer.commit(addition, similar)[0]
 
-    def _make_addition(
-        self, text: str, to: str | os.PathLike[str] | None, replaces: str | None, again: bool, project: str | None
-    ) -> Addition:
-        """Return what to write and where, for the project and the person of this memory."""
-        from kept.notes.note_writer import Addition
-
-        if replaces is not None:
-            require_text(replaces=replaces)
-        target = os.fspath(to) if to is not None else "daily"
-        name = self.view.choose_project(project, to=target) if project or self.project else None
-        addition = Addition(text, None if to is None else target, replaces, again, name)
-        if self.project is None and self.viewer is None:
-            return addition
-        if replaces is not None:
-            from kept.notes.replacement import FactReference
-
-            self.view.require_visible(FactReference.parse(replaces).path)
-        return self.view.make_private(addition)
-
-    def _find_similar(self, text: str, project: str | None) -> list[str]:
+    def _find_similar(self, text: str, project: str | None, is_bound: bool) -> list[str]:
         """Return notes that may have lines which a text repeats or seems to change. They are few, and one is read as
         quickly as the text is written."""
         from kept.notes.fact_match import may_be_fact
@@ -258,7 +240,6 @@ class Memory:
             return []
         from kept.index.near_facts import find_notes
 
-        is_bound = project is not None or self.project is not None or self.viewer is not None
         filters = self.view.filter(project) if is_bound else Filter()
         return find_notes(self.config.paths, self.workspace.root, text, filters, limit=_COMPARED_PASSAGES)
 

@@ -9,8 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kept.base.limits import require_number
-from kept.notes.history.note_history import Author, NoteHistory, utc_text
-from kept.notes.note_commit import HistoryRecorder, open_recorder, python_author
+from kept.notes.history.note_history import Author, HistoryRecorder, NoteHistory, open_recorder, python_author, utc_text
 
 if TYPE_CHECKING:
     from kept.notes.history.note_history import NoteChange

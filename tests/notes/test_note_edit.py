@@ -8,8 +8,7 @@ from kept.base.digest import digest_bytes
 from kept.base.file_lock import locked
 from kept.errors import LockBusy, NoteConflict, NoteTooLarge, PathRefused
 from kept.notes.line_edit import replace_text, save_text
-from kept.notes.note_text import decode
-from kept.notes.workspace import Workspace
+from kept.notes.workspace import Workspace, decode
 from kept.storage.contract import OWN_FOLDER
 from kept.storage.files import file_storage
 from tests.support.files import write_file

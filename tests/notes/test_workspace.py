@@ -15,8 +15,7 @@ from kept import Memory
 from kept.base.durable import write_atomic
 from kept.base.records import ENTRY_RULE
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WorkspaceMissing
-from kept.notes.note_text import encoding_of
-from kept.notes.workspace import Workspace
+from kept.notes.workspace import Workspace, encoding_of
 from kept.testing import FrozenClock
 from tests.support.commands import run_python, start_python
 from tests.support.files import tree_of, write_file

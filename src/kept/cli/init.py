@@ -14,8 +14,7 @@ from kept.base.wording import plural, short_list
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
-from kept.config.layers import MAIN_AGENT, agent_names, is_same_folder, resolve_workspace, user_settings
-from kept.config.read import read_settings
+from kept.config.layers import MAIN_AGENT, agent_names, is_same_folder, read_settings, resolve_workspace, user_settings
 from kept.errors import KeptError, UsageError
 from kept.notes.adopt import TEMPLATES, full_templates
 from kept.notes.note_writer import create_note

@@ -31,8 +31,7 @@ from kept.errors import KeptError, UsageError
 if TYPE_CHECKING:
     from kept.config import Config, LoadedConfig
     from kept.memory import Memory
-    from kept.notes.history.note_history import Author
-    from kept.notes.note_commit import HistoryRecorder
+    from kept.notes.history.note_history import Author, HistoryRecorder
     from kept.sessions.store import SessionStore
 
 GROUPS = {
@@ -147,7 +146,7 @@ def command_author(agent_id: str, command: str) -> Author:
 def command_recorder(config: Config, command: str, *, why: str = "") -> HistoryRecorder | None:
     """Return the recorder for changes that a command makes without a memory, or None if the history is off."""
     from kept.base.clock import SystemClock
-    from kept.notes.note_commit import open_recorder
+    from kept.notes.history.note_history import open_recorder
     from kept.notes.workspace import Workspace
 
     author = command_author(config.agent_id, command)
@@ -230,23 +229,18 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            if cmd_name.startswith("-"):
+                return None  # click says which options there are
+            import difflib
+
+            near = difflib.get_close_matches(cmd_name.lower(), COMMANDS, n=1, cutoff=0.7)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"There is no command '{cmd_name}'.{hint}", ctx=ctx)
         module, _, attribute = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(f"kept.cli.{module}"), attribute or "command")
         if not command.epilog:
             accept_global_options(command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(args[0].lower(), COMMANDS, n=1, cutoff=0.7)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
-            raise click.UsageError(f"There is no command '{args[0]}'.{hint}", ctx=ctx)
-        return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from kept.cli.help import write_overview

@@ -16,8 +16,8 @@ from kept.base.durable import make_private_folder, write_atomic
 from kept.base.file_lock import locked
 from kept.base.safe_yaml import YamlRefused, load_yaml
 from kept.base.values import frozen
-from kept.config.layers import LoadedConfig, user_settings
-from kept.config.read import MAX_BYTES, build, parse_settings, read_settings, snake
+from kept.config.layers import MAX_BYTES, LoadedConfig, build, parse_settings, read_settings, user_settings
+from kept.config.read import snake
 from kept.config.schema import Settings
 from kept.config.setting import find_setting, read_typed, spell
 from kept.errors import ConfigError

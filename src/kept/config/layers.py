@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+import typing
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any, Literal
 
 from kept.base.values import frozen
 from kept.config.agent_config import CLAIM, Config, read_keys
 from kept.config.read import (
     SettingGroup,
-    build,
     hints,
     nearest,
-    parse_settings,
     read_group,
-    read_settings,
     snake,
 )
 from kept.config.schema import AgentSettings, FileSettings, Settings
@@ -29,6 +29,9 @@ _NOT_SETTINGS = ("KEPT_HOME", "KEPT_AGENT", "KEPT_CONFIG", "KEPT_DATABASE")
 _SHORT_NAMES = ("KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT")
 """Variables for settings in no group."""
 MAIN_AGENT = "main"
+MAX_BYTES = 256_000
+"""Limit of a file of settings."""
+_UNCHANGED = "Nothing was changed."
 AGENT_ID = re.compile(r"(?=[-_.]*[A-Za-z0-9])[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}")
 FLAGS = "flags"
 """Name of the layer of settings that options of a command set."""
@@ -142,7 +145,8 @@ def _find_conversations(home: str, agent_id: str, workspace: str, configured: st
     return "claimed" if is_gone or is_same_folder(workspace, owner) else "apart"
 
 
-# the user's file
+# the user's file. Nothing about it is trusted: a pipe in its place would block every command, and 400 bytes of YAML can
+# expand to gigabytes.
 
 
 def user_settings(
@@ -168,6 +172,57 @@ def user_settings(
     _merge(tree, for_all, f"{_USER_FILE}{path}", origins, agent_id)
     _merge(tree, own, f"{_USER_FILE}{path}, agent '{agent_id}'", origins, agent_id)
     return tree, origins
+
+
+def read_settings(path: str, *, max_bytes: int = MAX_BYTES) -> bytes | None:
+    """Return the bytes of a settings file, or None if there is none. Never wait for a pipe or a device."""
+    try:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: is not a file.", hint=_UNCHANGED)
+            raw = file.read(max_bytes + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as exc:  # ValueError: not a path, such as one with a NUL
+        reason = exc.strerror if isinstance(exc, OSError) else exc
+        raise ConfigError(f"{path}: cannot be read ({reason}).", hint=_UNCHANGED) from exc
+    if len(raw) > max_bytes:
+        raise ConfigError(f"{path}: has more than {max_bytes:,} bytes, too many for settings.", hint=_UNCHANGED)
+    return raw
+
+
+def parse_settings(path: str, raw: bytes | None) -> dict[str, Any]:
+    """Return the settings in the bytes of a file. ``path`` is for messages."""
+    from kept.base.safe_yaml import YamlRefused, load_yaml
+
+    try:
+        text = (raw or b"").decode("utf-8-sig")
+        tree = load_yaml(text) if text.strip() else None
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"{path}: not UTF-8 at byte {exc.start}.", hint=_UNCHANGED) from exc
+    except YamlRefused as exc:
+        line = f", line {exc.line}" if exc.line else ""
+        hint = exc.hint or "Fix the YAML; nothing was changed."
+        raise ConfigError(f"{path}{line}: {exc.problem}.", hint=hint) from exc
+    if not isinstance(tree, dict | None):
+        raise ConfigError(f"{path}: expected settings by name, such as 'agents:'.")
+    return tree or {}
+
+
+def build(kind: Any, value: Any) -> Any:
+    """Return the value of a setting, with each group in it as an instance of its schema class. An instance may adjust
+    itself in a method ``after_build``, or raise ConfigError."""
+    if is_dataclass(kind):
+        known = hints(kind)
+        values = {name: build(known[name], inner) for name, inner in value.items()}
+        settings: Any = kind(**values)  # type: ignore[operator]
+        return settings.after_build() if hasattr(kind, "after_build") else settings
+    item = next((item for item in typing.get_args(kind) if is_dataclass(item)), None)
+    if item is None:
+        return value
+    if isinstance(value, tuple):
+        return tuple(build(item, inner) for inner in value)
+    return {name: build(item, inner) for name, inner in value.items()}
 
 
 # the environment and flags

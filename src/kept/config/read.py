@@ -1,16 +1,10 @@
-"""Reads settings: a YAML file, and from its tree instances of the schema classes.
-
-Nothing about the file is trusted: a pipe in its place would block every command, and 400 bytes of YAML can expand to
-gigabytes.
-"""
+"""Reads the values of settings as the types that the schema classes give them, and knows the fields of these."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import re
-import stat
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +15,6 @@ from typing import Any, Literal, Union
 
 from kept.errors import ConfigError
 
-MAX_BYTES = 256_000
 _UNCHANGED = "Nothing was changed."
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _MOST_NAMES = 20
@@ -105,44 +98,6 @@ def join(at: str, name: str) -> str:
     return f"{at}.{name}" if at else name
 
 
-# the file
-
-
-def read_settings(path: str, *, max_bytes: int = MAX_BYTES) -> bytes | None:
-    """Return the bytes of a settings file, or None if there is none. Never wait for a pipe or a device."""
-    try:
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigError(f"{path}: is not a file.", hint=_UNCHANGED)
-            raw = file.read(max_bytes + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as exc:  # ValueError: not a path, such as one with a NUL
-        reason = exc.strerror if isinstance(exc, OSError) else exc
-        raise ConfigError(f"{path}: cannot be read ({reason}).", hint=_UNCHANGED) from exc
-    if len(raw) > max_bytes:
-        raise ConfigError(f"{path}: has more than {max_bytes:,} bytes, too many for settings.", hint=_UNCHANGED)
-    return raw
-
-
-def parse_settings(path: str, raw: bytes | None) -> dict[str, Any]:
-    """Return the settings in the bytes of a file. ``path`` is for messages."""
-    from kept.base.safe_yaml import YamlRefused, load_yaml
-
-    try:
-        text = (raw or b"").decode("utf-8-sig")
-        tree = load_yaml(text) if text.strip() else None
-    except UnicodeDecodeError as exc:
-        raise ConfigError(f"{path}: not UTF-8 at byte {exc.start}.", hint=_UNCHANGED) from exc
-    except YamlRefused as exc:
-        line = f", line {exc.line}" if exc.line else ""
-        hint = exc.hint or "Fix the YAML; nothing was changed."
-        raise ConfigError(f"{path}{line}: {exc.problem}.", hint=hint) from exc
-    if not isinstance(tree, dict | None):
-        raise ConfigError(f"{path}: expected settings by name, such as 'agents:'.")
-    return tree or {}
-
-
 # names
 
 
@@ -210,22 +165,6 @@ def _why_ignored(name: str) -> str:
             " program of this machine."
         )
     return "Kept does not have this setting; it is ignored." if name in IGNORED else ""
-
-
-def build(kind: Any, value: Any) -> Any:
-    """Return the value of a setting, with each group in it as an instance of its schema class. An instance may adjust
-    itself in a method ``after_build``, or raise ConfigError."""
-    if is_dataclass(kind):
-        known = hints(kind)
-        values = {name: build(known[name], inner) for name, inner in value.items()}
-        settings: Any = kind(**values)  # type: ignore[operator]
-        return settings.after_build() if hasattr(kind, "after_build") else settings
-    item = next((item for item in typing.get_args(kind) if is_dataclass(item)), None)
-    if item is None:
-        return value
-    if isinstance(value, tuple):
-        return tuple(build(item, inner) for inner in value)
-    return {name: build(item, inner) for name, inner in value.items()}
 
 
 def read_value(kind: Any, value: Any, where: str, notices: list[str], bounds: Mapping[str, Any] = _UNBOUNDED) -> Any:

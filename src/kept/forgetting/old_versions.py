@@ -34,7 +34,7 @@ from kept.notes.history.note_history import (
     write_version,
 )
 from kept.notes.line_edit import remove_lines
-from kept.notes.note_text import decode
+from kept.notes.workspace import decode
 from kept.storage.contract import Append, Change, Erase, LogPosition, Rewrite, Storage, Write
 
 _DIGEST = re.compile(rb"[0-9a-f]{64}")

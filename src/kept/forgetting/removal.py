@@ -34,8 +34,7 @@ from kept.forgetting.receipt import iter_all_files
 from kept.index.sqlite.integrity import read_owner, scrub_index
 from kept.notes.history.note_history import Author, utc_text
 from kept.notes.line_edit import remove_lines
-from kept.notes.note_text import decode
-from kept.notes.workspace import Workspace
+from kept.notes.workspace import Workspace, decode
 from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
 from kept.sessions.catalogue import Catalogue
 from kept.sessions.forgotten_text import Matches, blank_line, renew_receipts

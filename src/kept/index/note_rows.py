@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from kept.base.limits import int64
 from kept.base.records import Chunk, SourceFile, is_fact_list
 from kept.base.redact import REDACTION_VERSION
 from kept.base.values import frozen
@@ -36,8 +37,7 @@ from kept.index.sqlite.rows import (
     TagRow,
 )
 from kept.notes.daily import DEFAULT_DAILY_NOTES, DailyNotes
-from kept.notes.note_text import NoteText
-from kept.notes.workspace import CANVAS
+from kept.notes.workspace import CANVAS, NoteText
 
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
 DATE_IN_WORDS = "%Y-%m-%d %A %d %B %Y"
@@ -138,10 +138,8 @@ def _first_words(text: str, titles: Iterable[str | None], properties: str) -> st
 
 
 def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
-    digest = hashlib.sha256(note.raw).hexdigest()
-    return FileRow(
-        file.source, file.path, digest, note.size, note.mtime_ns, note.ctime_ns, checked_ns, warning=note.warning
-    )
+    times = int64(note.mtime_ns), int64(note.ctime_ns)
+    return FileRow(file.source, file.path, note.version, note.size, *times, checked_ns, warning=note.warning)
 
 
 def sha256(text: str) -> bytes:

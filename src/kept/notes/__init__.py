@@ -2,12 +2,10 @@
 of a workspace, and no file. Start at `workspace` (which documents are notes) and `note_writer`.
 
 note_writer                adds a text to a note, and plans it first: a preview is a plan that is not committed
-note_commit                writes notes with their history, in one commit
-note_text                  the text of a note, whatever its encoding
 line_edit                  changes and removes lines
 replacement                replaces a fact: the old line is struck through, the new one says what it was
 review_queue               writes of agents that a person accepts or rejects
-history                    who changed what, and undo
+history                    writes notes and who changed what in one commit, and undo
 scan                       finds the notes there are, and notices changes
 daily                      where daily notes are, and the dates in their names
 vault                      what Obsidian says about a vault, and what .gitignore and .keptignore leave out

@@ -18,7 +18,7 @@ from kept.base.limits import utf8_path
 from kept.base.records import Problem
 from kept.base.values import frozen
 from kept.errors import KeptError, PathRefused, WorkspaceError
-from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
+from kept.notes.history.note_history import HistoryRecorder, NoteEdit, commit_notes
 from kept.notes.workspace import (
     LONG_TERM,
     MEMORY_FOLDER,

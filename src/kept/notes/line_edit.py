@@ -7,9 +7,8 @@ from collections.abc import Mapping
 
 from kept.base.digest import digest_bytes
 from kept.errors import NoteConflict, NoteTooLarge, PathRefused
-from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
-from kept.notes.note_text import decode, encoding_of
-from kept.notes.workspace import Workspace, require_tool_may_write
+from kept.notes.history.note_history import HistoryRecorder, NoteEdit, commit_notes
+from kept.notes.workspace import Workspace, decode, encoding_of, require_tool_may_write
 from kept.storage.contract import retried
 
 DIGEST_CHARS = 8

@@ -6,6 +6,7 @@ import datetime as dt
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,12 @@ from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, StorageConflict
 from kept.notes.daily import DailyNotes, daily_name, get_daily_notes
 from kept.notes.fact_match import find_near_facts, may_be_fact
-from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
-from kept.notes.note_text import decode, encoding_of
+from kept.notes.history.note_history import HistoryRecorder, NoteEdit, commit_notes
 from kept.notes.workspace import (
     LONG_TERM,
     Workspace,
+    decode,
+    encoding_of,
     find_arrival_fault,
     find_name_fault,
     is_markdown,
@@ -126,10 +128,10 @@ class NoteWriter:
         path, opening, heading = self._find_place(to, folder)
         if to == "memory" and "\n" not in text and not text.startswith(("-", "*", "#")):
             text = f"- {text}"
-        try:
-            raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
-        except NoteNotFound:
-            raw = None
+        raw = None
+        if self.workspace.find(path):
+            with suppress(NoteNotFound):  # it may be removed in between
+                raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
         old = raw or b""
         codec = encoding_of(old)[1]
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
@@ -161,9 +163,9 @@ class NoteWriter:
             daily = DailyNotes(folder) if folder else get_daily_notes(self.workspace)
             # Obsidian shows the name of a file above its text.
             heading, opening = f"## {self.now:%H:%M}", "" if daily.program else f"# {day:%Y-%m-%d}\n"
-            path = daily_name(self.workspace, day, daily)
+            path = daily.name(day)
             if self.workspace.layout == "vault":
-                _writable(self.workspace, path)
+                path = _writable(self.workspace, daily_name(self.workspace, day, daily))
         elif to == "memory":
             path = f"{folder}/MEMORY.md" if folder else _memory_name(self.workspace)
             opening = "# Memory\n"

@@ -19,7 +19,7 @@ from kept.base.values import frozen
 from kept.base.visibility import PROJECT_MARKER, PROJECTS_FOLDER
 from kept.config.layers import check_agent_id
 from kept.errors import ConfigError, NotFound, UsageError, WorkspaceError
-from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
+from kept.notes.history.note_history import HistoryRecorder, NoteEdit, commit_notes
 from kept.notes.workspace import Workspace, has_projects, is_visible, list_names
 from kept.storage.contract import retried
 

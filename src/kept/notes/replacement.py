@@ -13,17 +13,16 @@ import datetime as dt
 import re
 from dataclasses import replace
 
-from kept.base.limits import clip, one_line
+from kept.base.limits import clip, one_line, require_text
 from kept.base.records import Written, cite
 from kept.base.values import frozen
 from kept.errors import CitationMismatch, EmptyNote, UsageError
 from kept.notes.daily import get_daily_notes
 from kept.notes.facts import read_fact
 from kept.notes.line_edit import digest_of_lines, plan_edit, remove_lines, require_editable
-from kept.notes.note_text import decode
 from kept.notes.note_writer import Addition, NotePlan, NoteWriter
 from kept.notes.validity import Statement, format_marks, read_line, read_statements, split_marker, strike_line
-from kept.notes.workspace import is_persons_own, refusal, show_path
+from kept.notes.workspace import decode, is_persons_own, refusal, show_path
 
 _CITATION = r"(?P<path>.+?)(?:#L|:)(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?(?:@(?P<digest>[0-9a-f]{8}))?"
 _HINT = "Cite one line as path#L12 or path:12, as a search shows it."
@@ -43,6 +42,7 @@ class FactReference:
 
     @classmethod
     def parse(cls, text: str) -> FactReference:
+        require_text(replaces=text)
         match = re.fullmatch(_CITATION, text.strip(), re.IGNORECASE | re.DOTALL)
         if match is None:
             raise UsageError(f"'{show_path(text)}' is not the citation of a line.", hint=_HINT)

@@ -35,9 +35,8 @@ from kept.errors import (
     StorageConflict,
     WorkspaceError,
 )
-from kept.notes.history.note_history import Author, NoteChange, utc_text
+from kept.notes.history.note_history import Author, HistoryRecorder, NoteChange, open_recorder, utc_text
 from kept.notes.line_edit import digest_of_lines
-from kept.notes.note_commit import HistoryRecorder, open_recorder
 from kept.notes.note_writer import Addition, NotePlan, NoteWriter
 from kept.notes.replacement import FactReference
 from kept.notes.workspace import is_persons_own, refusal, require_tool_may_write

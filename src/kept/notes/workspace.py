@@ -20,17 +20,74 @@ from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kept.base.limits import int64, is_utf8
+from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER, project_of_path
 from kept.errors import DocumentNotFound, NoteNotFound, PathRefused, WorkspaceError, WorkspaceMissing, WriteFailed
-from kept.notes.note_text import NoteText, decode
 from kept.storage.contract import MAX_PATH_BYTES, DocumentInfo, Storage
 from kept.storage.open import open_extra, open_folder, open_workspace
 
 if TYPE_CHECKING:
     from kept.config import Config
     from kept.config.schema import WorkspaceLayout
+
+# the text of a note, whatever bytes it has: its encoding, its line ends, and what is not valid in it
+
+_BOM = b"\xef\xbb\xbf"
+_MARKS = {
+    _BOM: "utf-8",
+    b"\xff\xfe\0\0": "utf-32-le",  # before UTF-16, which begins the same
+    b"\0\0\xfe\xff": "utf-32-be",
+    b"\xff\xfe": "utf-16-le",
+    b"\xfe\xff": "utf-16-be",
+}
+
+
+@frozen
+class NoteText:
+    """A note as it was read: its bytes, its text with '\\n' line ends, and a warning if bytes were replaced."""
+
+    path: str
+    raw: bytes
+    text: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    version: str
+    """SHA-256 of its bytes."""
+    warning: str | None = None
+
+
+def decode(raw: bytes) -> tuple[str, str | None]:
+    """Decode leniently: strip the BOM, normalise line ends, replace invalid bytes. Return the text and a warning.
+
+    The text is UTF-8, or what a BOM at its beginning declares: UTF-16 or UTF-32. Such a BOM is never valid UTF-8.
+    """
+    body = raw.removeprefix(_BOM)
+    warning = None
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        codec = encoding_of(raw)[1]
+        name = "UTF-8" if codec == "utf-8" else codec[:6].upper()
+        text = raw.decode(name, errors="replace").removeprefix("\ufeff")
+        if name == "UTF-8" or "\ufffd" in text:
+            at = f" at byte {exc.start}" if name == "UTF-8" else ""
+            warning = (
+                f"not valid {name}{at}; unreadable bytes are shown as �. Save it as UTF-8, or convert it with iconv"
+            )
+    if "\0" in text:
+        text = text.replace("\0", "�")
+        warning = warning or "contains NUL bytes, shown as �"
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text, warning
+
+
+def encoding_of(raw: bytes) -> tuple[bytes, str]:
+    """Return the byte order mark of a note, which may be missing, and its encoding."""
+    return next(((mark, codec) for mark, codec in _MARKS.items() if raw.startswith(mark)), (b"", "utf-8"))
+
 
 # files of a prompt
 
@@ -352,7 +409,7 @@ class Workspace:
             raise NoteNotFound(f"{show_path(name)}: there is no such note.") from None
         text, warning = decode(document.data)
         info = document.info  # size and times are those of the bytes that were read
-        times = int64(info.modified_ns), int64(info.changed_ns)
+        times = info.modified_ns, info.changed_ns
         return NoteText(name, document.data, text, info.size, *times, document.version, warning)
 
     def _open(self, name: str) -> tuple[Storage, str]:

@@ -199,13 +199,6 @@ class MemoryView:
 
     # projects and private notes
 
-    def choose_project(self, project: str | None, *, to: str = "") -> str | None:
-        """Return the project to write to, or None for the shared notes. ``to`` is where in it, perhaps a path."""
-        self._require_own(project)
-        if to and self.project:
-            self.require_visible(to)
-        return self._find_project(project) or None
-
     def filter(self, project: str | None = None) -> Filter:
         """Return the filter of a project, or of the one that the memory is bound to, and of the viewer."""
         return Filter(scope=self._scope(project), viewer=self.viewer)
@@ -264,23 +257,25 @@ class MemoryView:
                     by_citation[record.citation] = name
         return by_citation
 
-    def make_private(self, addition: Addition) -> Addition:
-        """Return an addition for the folder of the viewer. Raise PathRefused if it names a note that others read, or
-        would read as soon as there are any."""
-        viewer = self.viewer
-        if viewer is None or viewer.writes_shared:
-            return addition
+    def place(self, addition: Addition) -> Addition:
+        """Return an addition for the project and the folder of the viewer. Raise NoteNotFound for a hidden note, and
+        PathRefused for one that others read, or would read as soon as there are any."""
         from kept.notes.replacement import FactReference
 
-        named = addition.to or ""
+        self._require_own(addition.project)
+        if self.project and addition.to:
+            self.require_visible(addition.to)
+        replaced = None if addition.replaces is None else FactReference.parse(addition.replaces).path
+        if replaced is not None:
+            self.require_visible(replaced)
+        addition = replace(addition, project=self._find_project(addition.project) or None)
+        viewer, named = self.viewer, addition.to or ""
+        if viewer is None or viewer.writes_shared:
+            return addition
         if named.lower() == "memory.md":
             named, addition = "memory", replace(addition, to="memory")
-        paths = [named] if "/" in named.replace(os.sep, "/") else []
-        if addition.replaces is not None:
-            paths.append(FactReference.parse(addition.replaces).path)
-        for path in paths:
-            cited = self._cite(path)
-            if private_folder_of(cited) is None or not self.sees(cited):
+        for path in (named if "/" in named.replace(os.sep, "/") else None, replaced):
+            if path is not None and (private_folder_of(cited := self._cite(path)) is None or not self.sees(cited)):
                 raise PathRefused(
                     f"{show_path(path)}: not a note of this conversation, which is private.",
                     hint="Write to 'daily', to 'memory' or to a name without a folder. The person can /share a text.",

@@ -39,8 +39,8 @@ from kept.cli.archive.archive_file import (
     read_stored,
 )
 from kept.config import Config, LoadedConfig
-from kept.config.layers import is_same_folder, settings_by_agent
-from kept.config.read import parse_settings, read_settings, secret_names, snake
+from kept.config.layers import is_same_folder, parse_settings, read_settings, settings_by_agent
+from kept.config.read import secret_names, snake
 from kept.config.schema import Settings
 from kept.errors import UsageError, WorkspaceError
 from kept.notes.scan import scan_workspace

@@ -36,14 +36,15 @@ from kept.config import Config
 from kept.config.change_settings import locked_settings, put_entry
 from kept.config.layers import (
     MAIN_AGENT,
+    MAX_BYTES,
     agent_names,
     check_agent_id,
     expand,
     is_same_folder,
+    read_settings,
     resolve_workspace,
     user_settings,
 )
-from kept.config.read import MAX_BYTES, read_settings
 from kept.errors import (
     ArchiveDamaged,
     ArchiveRefused,
@@ -52,8 +53,7 @@ from kept.errors import (
     StorageConflict,
     WorkspaceError,
 )
-from kept.notes.note_text import decode
-from kept.notes.workspace import find_arrival_fault
+from kept.notes.workspace import decode, find_arrival_fault
 from kept.sessions.deleted import list_deleted
 from kept.sessions.forgotten_text import FORGOTTEN_HASHES, ForgottenText, blank_tree
 from kept.sessions.transcript import Transcripts

@@ -28,7 +28,7 @@ from kept.cli.connect.clients import (
     settings_entries,
 )
 from kept.cli.connect.settings_editor import remove_json_entry, remove_table, set_json_entry, set_table
-from kept.config.read import read_settings
+from kept.config.layers import read_settings
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.gateway.app import ServerCommand
 

@@ -9,7 +9,8 @@ Each machine appends to a file of its own, so histories that Syncthing or iCloud
 names the note before and after the change by SHA-256. Damage to the history never touches a note, and a history that
 cannot be written never stops a write.
 
-note_history       a change, who made it, and its line; `NoteHistory` plans lines and versions, and reads them back
+note_history       a change, who made it, and its line; `NoteHistory` plans lines and versions, and reads them back;
+                   `commit_notes` writes notes with them
 unseen_changes     changes by other programs, found by a sync
 undo, line_changes take changes back, also if later ones touched other lines; unified diffs
 """

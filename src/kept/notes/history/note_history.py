@@ -1,6 +1,5 @@
-"""Changes of notes as values and as lines, and `NoteHistory`, which plans the lines and versions that record them.
-
-A change is recorded in the commit that writes the note; see `note_commit`. If another program wrote a note, the history
+"""Changes of notes as values and as lines; `NoteHistory`, which plans the lines and versions that record them; and
+`commit_notes`, which writes notes together with their history. If another program wrote a note, the history
 does not know it so: the next write to that note, or the next sync, records the difference as made by hand.
 """
 
@@ -9,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,8 +18,18 @@ from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
 from kept.base.values import frozen
 from kept.base.wording import plural
-from kept.errors import DocumentNotFound, HistoryDamaged, NotFound, StorageConflict, WorkspaceError
-from kept.storage.contract import ABSENT, Append, Change, LogLine, LogPosition, Storage, Write
+from kept.errors import (
+    DocumentNotFound,
+    HistoryDamaged,
+    KeptError,
+    LeaseLost,
+    LockBusy,
+    NotFound,
+    StorageConflict,
+    WorkspaceError,
+    WriteUnfinished,
+)
+from kept.storage.contract import ABSENT, Append, Change, LogLine, LogPosition, Move, Remove, Storage, Write, version_of
 from kept.storage.open import open_home
 
 if TYPE_CHECKING:
@@ -148,8 +157,16 @@ class NoteHistory:
 
     def own_log(self) -> str:
         """Return the log of this machine. Each machine has one, so that histories that are brought together never
-        conflict."""
-        return f"{CHANGES}{_get_machine(open_home(self.config))}{_LOG_ENDING}"
+        conflict. Its name is random, and the home keeps it. One that is missing or damaged is made anew."""
+        home = open_home(self.config)
+        while True:
+            expected = None if home.documents.find(MACHINE_ID) else ABSENT
+            with suppress(WorkspaceError):
+                name = b"" if expected == ABSENT else home.documents.read(MACHINE_ID, max_bytes=64).data.strip()
+                if name.isalnum():  # ASCII, of bytes
+                    return f"{CHANGES}{name.decode()}{_LOG_ENDING}"
+            with suppress(StorageConflict):  # another process was faster
+                home.commit([Write(MACHINE_ID, f"{new_id()}\n".encode(), expected)])
 
     def logs(self) -> list[str]:
         """Return the logs of all machines."""
@@ -254,18 +271,6 @@ class NoteHistory:
         return [*planned.values(), Append(log, lines, expected_end)]
 
 
-def _get_machine(home: Storage) -> str:
-    """Return the random name of this machine, which the home keeps. Give it one if it has none, or a damaged one."""
-    while True:
-        expected = None if home.documents.find(MACHINE_ID) else ABSENT
-        with suppress(WorkspaceError):
-            name = b"" if expected == ABSENT else home.documents.read(MACHINE_ID, max_bytes=64).data.strip()
-            if name.isalnum():  # ASCII, of bytes
-                return name.decode()
-        with suppress(StorageConflict):  # another process was faster
-            home.commit([Write(MACHINE_ID, f"{new_id()}\n".encode(), expected)])
-
-
 def _newest_first(lines: Iterable[LogLine], since: str | None) -> Iterator[NoteChange]:
     older = 0
     for line in lines:
@@ -319,6 +324,122 @@ def last_state(changes: Sequence[NoteChange], path: str) -> str | None:
     """Return the hash of a note after the latest of its changes, or None if there was no note."""
     latest = max(changes, key=lambda change: change.time, default=None)
     return None if latest is None else state_after(latest, path)
+
+
+# writing notes: one commit has the notes and the lines that tell who changed them, and why
+#
+# Callers read notes and plan edits, without writing anything; a preview is a plan that is not committed. If another
+# process was faster, they plan again: see `retried` in `storage.contract`.
+
+
+@frozen
+class NoteEdit:
+    """A note as it was read, and as it should be. None stands for a note that does not exist."""
+
+    path: str
+    before: bytes | None
+    after: bytes | None
+    kind: ChangeKind
+    was: str | None = None
+    """Present path of a note that gets another one."""
+    undoes: tuple[str, ...] = ()
+    """Ids of the changes that it takes back."""
+    is_part: bool = False
+    """True if it is taken back together with the edit before it."""
+    modified_ns: int = 0
+    """Time of a note that is copied from elsewhere."""
+
+
+@frozen
+class HistoryRecorder:
+    """Records the changes of one author in the history."""
+
+    history: NoteHistory
+    by: Author
+    why: str = ""
+
+    def plan(self, edits: Sequence[NoteEdit]) -> tuple[list[NoteChange], list[Change]]:
+        """Return the changes that edits make, and what to commit for them."""
+        history = self.history
+        log = history.own_log()
+        end = history.storage.logs.end(log)
+        lines: list[NoteChange] = []
+        changes: list[NoteChange] = []
+        for edit in edits:
+            path = edit.was or edit.path
+            old, new = (None if content is None else digest_bytes(content) for content in (edit.before, edit.after))
+            known = history.find_last(path)
+            # Another program has written the note, or it is older than the history.
+            if (known or old) and not any(state_after(change, path) == old for change in known):
+                kind: ChangeKind = "by_hand" if known else "baseline"
+                lines.append(history.new_change(path, last_state(known, path), old, kind=kind))
+            part_of = changes[-1].id if edit.is_part and changes else None
+            more = {"by": self.by, "why": self.why, "was": edit.was, "undoes": edit.undoes, "part_of": part_of}
+            changes.append(history.new_change(edit.path, old, new, kind=edit.kind, **more))
+            lines.append(changes[-1])
+        contents = [content for edit in edits for content in (edit.before, edit.after) if content is not None]
+        return changes, history.plan(lines, contents, log, end)
+
+
+def open_recorder(
+    config: Config, workspace: Workspace, clock: Clock, author: Author, *, why: str = ""
+) -> HistoryRecorder | None:
+    """Return the recorder for changes by an author, or None if the settings turn the history off."""
+    if not config.agent.history.enabled:
+        return None
+    return HistoryRecorder(NoteHistory(config, workspace, clock), author, why)
+
+
+def python_author(config: Config) -> Author:
+    """Return the author of changes by a program that names none."""
+    return Author(config.agent_id, tool="python")
+
+
+@frozen
+class Committed:
+    changes: tuple[NoteChange, ...] = ()
+    """Changes that the history has."""
+    notices: tuple[str, ...] = ()
+
+
+def commit_notes(
+    workspace: Workspace,
+    edits: Sequence[NoteEdit],
+    recorder: HistoryRecorder | None,
+    *,
+    also: Callable[[Sequence[NoteChange]], Sequence[Change]] = lambda changes: (),
+) -> Committed:
+    """Write notes and their history, with what ``also`` returns for the recorded changes. Raise StorageConflict.
+
+    A history that cannot be written never stops a write: then the notes are written alone, with a notice.
+    """
+    notices: tuple[str, ...] = ()
+    if recorder is not None:
+        try:
+            changes, recorded = recorder.plan(edits)
+            workspace.storage.commit(_plan_commit([*recorded, *also(changes)], edits))
+            return Committed(tuple(changes))
+        except (StorageConflict, LockBusy, LeaseLost, WriteUnfinished):  # which say nothing of the history
+            raise
+        except KeptError as exc:
+            notices = tuple(f"The change of {edit.path} is not in the history: {exc.message}" for edit in edits)
+    workspace.storage.commit(_plan_commit(also(()), edits))
+    return Committed(notices=notices)
+
+
+def _plan_commit(others: Sequence[Change], edits: Sequence[NoteEdit]) -> list[Change]:
+    """Return what to commit: first what is added, then the notes, and last what is removed. A storage that fails on the
+    way can take back additions."""
+    changes = [*others]
+    for edit in edits:
+        expected = ABSENT if edit.before is None else version_of(edit.before)
+        if edit.was is not None:
+            changes.append(Move(edit.was, edit.path, expected))
+        elif edit.after is None:
+            changes.append(Remove(edit.path, expected))
+        else:
+            changes.append(Write(edit.path, edit.after, expected, modified_ns=edit.modified_ns))
+    return sorted(changes, key=lambda change: isinstance(change, Remove))
 
 
 # checking

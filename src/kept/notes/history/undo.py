@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from kept.base.values import frozen
 from kept.errors import NoteConflict, NoteNotFound, NotFound
 from kept.notes.history.line_changes import LinesOverlap, take_back
-from kept.notes.history.note_history import Author, NoteChange, NoteHistory
-from kept.notes.note_commit import HistoryRecorder, NoteEdit, commit_notes
+from kept.notes.history.note_history import Author, HistoryRecorder, NoteChange, NoteEdit, NoteHistory, commit_notes
 from kept.storage.contract import retried
 
 

@@ -22,8 +22,7 @@ from kept.index.chunking.properties import read_properties
 from kept.memory import Memory
 from kept.notes.history.line_changes import LinesOverlap, diff_versions, take_back
 from kept.notes.line_edit import replace_text, save_text
-from kept.notes.note_text import NoteText, decode
-from kept.notes.workspace import Workspace, is_visible, may_be_title, show_path
+from kept.notes.workspace import NoteText, Workspace, decode, is_visible, may_be_title, show_path
 from kept.server.web.changes_screen import split_diff
 from kept.server.web.note_html import NoteSetting, plain_line, render_note
 from kept.server.web.page_templates import place_url
