@@ -4,7 +4,7 @@ python -m benchmarks.flush claude-code DIR        # also codex, pi, openclaw
 python -m benchmarks.flush claude-code DIR --notes
 
 Each manner gets a fresh home. Its model picks the same sentences of a conversation and puts them as a list, a nested
-list, numbers, JSON, calls of the tool, or says in its own words that there is nothing. What is written must be those
+list, numbers, JSON, or says in its own words that there is nothing. What is written must be those
 sentences, one a line with its source, and nothing else.
 """
 
@@ -22,7 +22,7 @@ from kept import Memory
 from kept.agent.agent import Agent
 from kept.agent.flush import flush_and_record
 from kept.agent.session_log import SessionLog
-from kept.models.base import ChatRequest, ToolUse, turn_text
+from kept.models.base import ChatRequest, turn_text
 from kept.models.extractive import SpokenLine, salient_facts
 from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.store import SessionStore
@@ -65,19 +65,11 @@ def as_json(request: ChatRequest) -> str:
     return f"```json\n{json.dumps([{'fact': text, 'lines': line} for text, line in pick(request)])}\n```"
 
 
-def as_calls(request: ChatRequest) -> list[ToolUse] | str:
-    if len(request.turns) > 1:
-        return "I have saved these facts."
-    arguments = ({"text": text, "lines": line, "lasting": True} for text, line in pick(request))
-    return [ToolUse(f"t{at}", "memory_write", value) for at, value in enumerate(arguments)] or "NO_REPLY"
-
-
 MANNERS: dict[str, Callable[[ChatRequest], object]] = {
     "list": as_list,
     "nested list": as_nested_list,
     "numbers": as_numbers,
     "JSON": as_json,
-    "calls, lasting": as_calls,
     "nothing, in ten wordings": lambda request: _EMPTY[sum(map(len, map(turn_text, request.turns))) % len(_EMPTY)],
 }
 

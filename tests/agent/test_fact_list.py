@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-from kept.agent.flush import Fact, facts_from_call, flush_and_record, parse_facts, select_new_facts
+from kept.agent.flush import Fact, flush_and_record, parse_facts, select_new_facts
 from kept.agent.services import TranscriptPiece
 from kept.agent.session_log import SessionLog
-from kept.models.base import ToolUse
 from kept.sessions.entries import Message
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent
@@ -70,18 +69,6 @@ def test_lines_that_the_model_has_not_seen_are_not_cited():
     inside, outside, none = parse_facts("- A holds. [L12-L14]\n- B holds. [L99]\n- C holds.", PIECE)
     assert (inside.first_line, inside.last_line) == (12, 14)
     assert (outside.first_line, outside.last_line) == (none.first_line, none.last_line) == (3, 40)
-
-
-def test_a_call_may_bring_a_list_and_says_what_lasts():
-    use = ToolUse(
-        "t", "memory_write", {"text": "- Ann lives in Oslo.\n- Bob has a dog.", "lines": "L5", "lasting": True}
-    )
-    facts = facts_from_call(use, PIECE)
-    assert [(fact.text, fact.first_line, fact.is_lasting) for fact in facts] == [
-        ("Ann lives in Oslo.", 5, True),
-        ("Bob has a dog.", 5, True),
-    ]
-    assert facts_from_call(ToolUse("t", "memory_write", {"text": 7}), PIECE) == []
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from kept.base.visibility import private_folder_of
 from kept.errors import KeptError
 from kept.index.near_facts import find_notes
 from kept.memory import Memory
-from kept.models.base import ChatRequest, ModelUsage, ToolOutput, ToolSpec, ToolUse, Turn, get_prompt
+from kept.models.base import ChatRequest, ModelUsage, Turn, get_prompt
 from kept.notes.daily import DailyNotes, find_daily
 from kept.notes.history.note_history import Author
 from kept.sessions.entries import FLUSH, StateEntry
@@ -47,8 +47,6 @@ from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.storage.open import open_agent
 
-MAX_STEPS = 12
-"""Steps for a model that writes one fact at a time."""
 _EXTRACTED_FACTS = 12
 _COMPARED_NOTES = 8
 """Passages with the most words of a fact whose notes are compared with it."""
@@ -56,20 +54,6 @@ _PROVENANCE = re.compile(r"(?:\s*\(said \d{4}-\d\d-\d\d\))?\s*\(from sessions/[^
 _MAX_ANSWER_TOKENS = 4_000
 _MIN_ENDED_TOKENS = 200
 """A session with less that is new to a flush is not flushed at its end: a greeting has no facts."""
-_TOOL = ToolSpec(
-    "memory_write",
-    "Write one fact into today's log.",
-    {
-        "type": "object",
-        "properties": {
-            "text": {"type": "string", "description": "One sentence that can be understood by itself."},
-            "lines": {"type": "string", "description": "The lines it comes from, such as L12-L14."},
-            "lasting": {"type": "boolean", "description": "True if it will still hold in months."},
-        },
-        "required": ["text"],
-        "additionalProperties": False,
-    },
-)
 
 Outcome = Literal["written", "nothing", "failed"]
 
@@ -101,19 +85,8 @@ async def _flush(
     facts: list[Fact] = []
     usage = ModelUsage()
     failure = fallback = None
-
-    async def read(piece: TranscriptPiece) -> None:
-        """Ask the model for the facts in a piece. Those of earlier pieces are kept if a later one fails."""
-        nonlocal usage
-        new_facts, spent = await _ask_for_facts(services, path, piece)
-        facts.extend(new_facts)
-        usage += spent
-
     if services.model.writes:
-        try:
-            await read_in_pieces(messages, services.budget.window // 2, read)
-        except ModelError as exc:
-            failure = exc.message
+        facts, usage, failure = await _ask_for_facts(services, path, messages)
     if failure is not None or not services.model.writes:
         fallback = "extractive"
         from kept.models.extractive import salient_facts
@@ -143,33 +116,28 @@ async def _flush(
     return "failed" if failure is not None else "written" if written else "nothing", details
 
 
-async def _ask_for_facts(services: AgentServices, path: str, piece: TranscriptPiece) -> tuple[list[Fact], ModelUsage]:
-    fence = make_fence(services.secret, f"flush:{path}", [piece.text])
-    now = services.memory.clock.now()
-    system = get_prompt("flush").fill(marker=fence.marker, date=f"{now:%A}, {now:%Y-%m-%d}")
-    tools = (_TOOL,) if services.model.runs_tools else ()
-    turns = [Turn.of("user", fence.block("conversation", piece.text, source=path))]
+async def _ask_for_facts(
+    services: AgentServices, path: str, messages: Sequence[LoggedMessage]
+) -> tuple[list[Fact], ModelUsage, str | None]:
+    """Return the facts that the model names, what that took, and why it failed. If a later piece of the conversation
+    fails, the facts of earlier ones are kept."""
     facts: list[Fact] = []
     usage = ModelUsage()
-    for _ in range(MAX_STEPS):
-        request = ChatRequest(system, tuple(turns), tools, max_tokens=_MAX_ANSWER_TOKENS, purpose="flush")
-        answer = await ask(services, request)
+
+    async def read(piece: TranscriptPiece) -> None:
+        nonlocal usage
+        fence = make_fence(services.secret, f"flush:{path}", [piece.text])
+        system = get_prompt("flush").fill(marker=fence.marker, date=f"{services.memory.clock.now():%A, %Y-%m-%d}")
+        turns = (Turn.of("user", fence.block("conversation", piece.text, source=path)),)
+        answer = await ask(services, ChatRequest(system, turns, max_tokens=_MAX_ANSWER_TOKENS, purpose="flush"))
         usage += answer.end.usage
-        if not answer.uses:
-            # A text after tool calls only confirms them.
-            facts += [] if facts else parse_facts(answer.text, piece)
-            break
-        facts += [fact for use in answer.uses for fact in facts_from_call(use, piece)]
-        turns += [Turn("assistant", tuple(answer.uses)), Turn("user", tuple(map(_tool_output, answer.uses)))]
-    return facts, usage
+        facts.extend(parse_facts(answer.text, piece))
 
-
-def _tool_output(use: ToolUse) -> ToolOutput:
-    if use.name != "memory_write":
-        return ToolOutput(use.id, "Only memory_write is available here.", is_error=True)
-    if not isinstance(use.arguments.get("text"), str):
-        return ToolOutput(use.id, "'text' is required.", is_error=True)
-    return ToolOutput(use.id, "Noted.")
+    try:
+        await read_in_pieces(messages, services.budget.window // 2, read)
+    except ModelError as exc:
+        return facts, usage, exc.message
+    return facts, usage, None
 
 
 # writing
@@ -270,8 +238,7 @@ async def flush_ended(services: AgentServices, log: SessionLog) -> None:
 _LISTED_FACT_CHARS = 600
 _MAX_FACTS = 100
 _ITEM = re.compile(r"^(?P<indent>\s{0,12})(?:[-*+•–]|\d{1,3}[.)]|\(\d{1,3}\))\s+(?:\[[ xX]\]\s+)?(?P<text>.*)$")
-_LINES = re.compile(r"\s*[\[(]?\bL?(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
-_MARKED_LINES = re.compile(r"\s*[\[(]?\bL(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
+_LINES = re.compile(r"\s*[\[(]?\bL(?P<first>\d{1,9})(?:\s*[-–]\s*L?(?P<last>\d{1,9}))?[\])]?\.?\s*$")
 _LABEL = re.compile(r"\s*(?:#{1,6}\s.*|\*\*[^*]{1,80}\*\*:?|[^.!?|]{1,80}:)\s*$")
 """Line that names what follows: a heading, a line in bold, or words that end with a colon."""
 _COURTESY = re.compile(
@@ -300,20 +267,7 @@ def parse_facts(text: str, piece: TranscriptPiece) -> list[Fact]:
     entries = _read_json(text)
     if entries is None:
         entries = list(_iter_entries(text))
-    facts = (_parse_fact(entry, None, piece) for entry in entries[:_MAX_FACTS])
-    return [fact for fact in facts if fact]
-
-
-def facts_from_call(use: ToolUse, piece: TranscriptPiece) -> list[Fact]:
-    """Return the facts of a call to memory_write, one or a list of them."""
-    text, lines = use.arguments.get("text"), use.arguments.get("lines")
-    if use.name != "memory_write" or not isinstance(text, str):
-        return []
-    is_list = any(map(_ITEM.match, text.split("\n")))
-    items = [entry for entry in _iter_entries(text) if entry.strip()] if is_list else [text]
-    named = str(lines) if lines is not None else None
-    is_lasting = use.arguments.get("lasting") is True
-    facts = (_parse_fact(item, named, piece, is_lasting=is_lasting) for item in items[:_MAX_FACTS])
+    facts = (_parse_fact(entry, piece) for entry in entries[:_MAX_FACTS])
     return [fact for fact in facts if fact]
 
 
@@ -344,7 +298,7 @@ def _iter_entries(text: str) -> Iterator[str]:
         yield from _iter_items(lines)
         return
     sentences = [part for line in lines for part in _SENTENCE_END.split(line) if part.strip()]
-    if any(map(is_empty_answer, sentences)) and not any(map(_MARKED_LINES.search, lines)):
+    if any(map(is_empty_answer, sentences)) and not any(map(_LINES.search, lines)):
         return  # "It was small talk. There is nothing to remember."
     for line in lines:
         if line.strip() and not _LABEL.match(line) and not _COURTESY.match(line):
@@ -367,12 +321,12 @@ def _iter_items(lines: Iterable[str]) -> Iterator[str]:
         yield f"{lead}{text}"
 
 
-def _parse_fact(text: str, lines: str | None, piece: TranscriptPiece, *, is_lasting: bool = False) -> Fact | None:
-    """Return a fact, with the lines that are named beside it or at the end of its text."""
-    match = _LINES.search(lines) if lines else _MARKED_LINES.search(text)
-    if match and not lines:
+def _parse_fact(text: str, piece: TranscriptPiece) -> Fact | None:
+    """Return a fact, with the lines that are named at the end of its text."""
+    match = _LINES.search(text)
+    if match:
         text = text[: match.start()]
-    is_lasting = is_lasting or _LASTING.search(text) is not None
+    is_lasting = _LASTING.search(text) is not None
     text = clean_line(redact(_LASTING.sub("", text)), _LISTED_FACT_CHARS).lstrip("#>-*+ ")
     is_said = not text.endswith(("?", "？")) and not text.startswith(("→", "←")) and not _COURTESY.match(text)
     is_secret = text.rstrip(" .`*_\"')").endswith(REDACTED)  # "The API key is [redacted]" tells nothing
