@@ -14,8 +14,7 @@ from kept.base.reports import ModelSpending
 from kept.config import load_config
 from kept.gateway.app import open_model
 from kept.models.base import Finished, ModelUsage
-from kept.models.ledger import Ledger
-from kept.models.registry import MeteredChat
+from kept.models.ledger import Ledger, MeteredChat
 from kept.storage.files.file_storage import FileStorage
 from kept.testing import FrozenClock, ScriptedChat, Stall
 from tests.support.chat_requests import ask, request, text_of

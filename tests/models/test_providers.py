@@ -11,7 +11,6 @@ from kept.config import load_config
 from kept.models.base import (
     MALFORMED,
     ChatModel,
-    ChatRequest,
     ModelUsage,
     TextDelta,
     TextPart,
@@ -104,8 +103,8 @@ def test_half_a_surrogate_pair_in_a_conversation_does_not_end_it(server, provide
     server.script(Says("Fine."))
     use, output = ToolUse("c\udcff", "search\ud83d", {"q\ud83d": ["\ud83d"]}), ToolOutput("c\udcff", "cut \ud83d")
     turns = (Turn.of("user", "cut \ud83d"), Turn("assistant", (use,)), Turn("user", (output,)))
-    request = ChatRequest("A system \ud83d", turns)
-    assert text_of(ask(model_at(server, provider), request)) == "Fine."
+    asked = request(*turns, system="A system \ud83d")
+    assert text_of(ask(model_at(server, provider), asked)) == "Fine."
     assert "cut \ufffd" in json.dumps(server.requests[-1].body, ensure_ascii=False)
 
 

@@ -3,7 +3,17 @@
 import asyncio
 from typing import Any
 
-from kept.models.base import ChatModel, ChatRequest, Finished, ModelEvent, TextDelta, ToolSpec, ToolUse, Turn
+from kept.models.base import (
+    ChatModel,
+    ChatRequest,
+    Finished,
+    ModelEvent,
+    TextDelta,
+    ToolSpec,
+    ToolUse,
+    Turn,
+    tidy_turns,
+)
 
 SEARCH = ToolSpec(
     "memory_search",
@@ -14,10 +24,10 @@ SEARCH = ToolSpec(
 
 def request(*said: str | Turn, **more: Any) -> ChatRequest:
     """Build a request from texts of the user and the assistant in turn, the user first."""
-    turns = tuple(
+    turns = (
         one if isinstance(one, Turn) else Turn.of("assistant" if at % 2 else "user", one) for at, one in enumerate(said)
     )
-    return ChatRequest(**{"system": "You are Kept.", "turns": turns, **more})
+    return ChatRequest(**{"system": "You are Kept.", "turns": tidy_turns(turns), **more})
 
 
 def ask(model: ChatModel, asked: ChatRequest | str) -> list[ModelEvent]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field
 from itertools import accumulate, chain
@@ -34,6 +34,7 @@ from kept.models.base import (
     Turn,
     count_tokens,
     get_prompt,
+    tidy_turns,
 )
 from kept.notes.workspace import INFORMING, INSTRUCTING
 from kept.sessions.echoes import RECALLED
@@ -232,17 +233,17 @@ def build_context(material: TurnMaterial, budget: Budget, *, secret: bytes) -> C
         summary = fence.block("summary", text, of="the conversation before this", date=date)
         opening = [Turn.of("user", summary)]
     rendered = [renderer.render(at) for at in range(len(messages))]
-    turns = _merge([*opening, *chain(*rendered)])
+    turns = tidy_turns([*opening, *chain(*rendered)])
     # Nothing from the message that is answered on is stable: the next request repeats none of its memories.
-    before = _merge([*opening, *chain(*rendered[: renderer.asked_at])])
+    before = tidy_turns([*opening, *chain(*rendered[: renderer.asked_at])])
     is_merged = bool(before) and before[-1].role == "user" and renderer.asked_at < len(messages)
     if turns and turns[-1].role == "assistant":
         # Several processes may answer in one session, and a model answers what it reads last: repeat what is open.
         open_messages = (logged for logged in messages if logged.entry.id in material.answering)
         again = (Turn("user", (TextPart(_OPEN_HEADING), *renderer.user_parts(logged))) for logged in open_messages)
-        turns = _merge([*turns, *again])
+        turns = tidy_turns([*turns, *again])
     if material.remark and turns:
-        turns = _merge([*turns, Turn.of("user", material.remark)])
+        turns = tidy_turns([*turns, Turn.of("user", material.remark)])
     request = ChatRequest(
         system,
         turns,
@@ -468,21 +469,6 @@ class _Renderer:
             elif isinstance(block, Attachment) and block.sha256 is None:  # a stored one is named in the text
                 texts.append(f"[attached: {clean_line(block.name or block.media_type, _SHOWN_NAME_CHARS)}]")
         return shorten("\n\n".join(texts), self._limit, f"the full text is in {self._path}#L{logged.line}")
-
-
-def _merge(turns: Iterable[Turn]) -> tuple[Turn, ...]:
-    """Merge consecutive turns of one role, and make sure that the user comes first."""
-    merged: list[Turn] = []
-    for turn in turns:
-        if not turn.parts:
-            continue
-        if merged and merged[-1].role == turn.role:
-            merged[-1] = Turn(turn.role, (*merged[-1].parts, *turn.parts))
-        else:
-            merged.append(turn)
-    if merged and merged[0].role == "assistant":
-        merged.insert(0, Turn.of("user", "(The conversation began before this.)"))
-    return tuple(merged)
 
 
 def _group_block(lines: Any, fence: Fence) -> str:

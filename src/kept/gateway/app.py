@@ -124,8 +124,8 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
 
     from kept.models.base import ModelFamily
     from kept.models.claude_cli import KeptServer
-    from kept.models.ledger import open_model_ledger
-    from kept.models.registry import MeteredChat, make_model
+    from kept.models.ledger import MeteredChat, open_model_ledger
+    from kept.models.registry import make_model
 
     config, settings = loaded.config, loaded.config.agent.model
     server = KeptServer(child_command(loaded), child_environment(loaded))

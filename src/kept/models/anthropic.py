@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -23,7 +23,6 @@ from kept.models.base import (
     Thought,
     ToolOutput,
     ToolUse,
-    tidy_turns,
     usage_or_estimate,
 )
 from kept.models.streaming import SdkChat, parse_arguments
@@ -73,10 +72,10 @@ class AnthropicStreamReader:
             self._usage |= {name: count for name, count in vars(usage).items() if count is not None}
         delta: Any = getattr(piece, "delta", None)
         match getattr(delta, "type", piece.type):
-            case "content_block_start" if piece.content_block.type == "redacted_thinking":
-                return Thought("", REDACTED + piece.content_block.data)
-            case "content_block_start" if piece.content_block.type in ("tool_use", "thinking"):
-                self._open[piece.index] = _OpenBlock(piece.content_block)
+            case "content_block_start" if piece.content_block.type in ("tool_use", "thinking", "redacted_thinking"):
+                start = piece.content_block
+                encrypted = REDACTED + start.data if start.type == "redacted_thinking" else ""
+                self._open[piece.index] = _OpenBlock(start, signature=encrypted)
             case "text_delta":
                 self._texts.append(utf8_safe(delta.text))
                 return TextDelta(self._texts[-1])
@@ -87,16 +86,14 @@ class AnthropicStreamReader:
             case "signature_delta":
                 self._open[piece.index].signature += delta.signature
             case "content_block_stop" if piece.index in self._open:
-                return self._close(self._open.pop(piece.index))
+                block = self._open.pop(piece.index)
+                if block.start.type != "tool_use":
+                    return Thought(block.text, block.signature)
+                self._calls += 1
+                return ToolUse(block.start.id, block.start.name, parse_arguments(block.text))
             case "message_delta":
                 self._reason = delta.stop_reason or self._reason
         return None
-
-    def _close(self, block: _OpenBlock) -> ToolUse | Thought:
-        if block.start.type == "thinking":
-            return Thought(block.text, block.signature)
-        self._calls += 1
-        return ToolUse(block.start.id, block.start.name, parse_arguments(block.text))
 
     def finish(self) -> tuple[Finished]:
         if self._reason is None or any(block.start.type == "tool_use" for block in self._open.values()):
@@ -119,45 +116,43 @@ def usage_of(counts: Mapping[str, Any]) -> ModelUsage:
 class AnthropicChat(SdkChat):
     provider = "anthropic"
     label = "Anthropic"
+    client_class = "AsyncAnthropic"
+    resource = "messages"
     reader_class = AnthropicStreamReader
     home_url = "https://api.anthropic.com"
     default_model = "claude-sonnet-5-5"
 
-    def make_client(self) -> Any:
-        import anthropic
+    def base_url(self) -> str:
+        return self.account.endpoint.public_url.removesuffix("/v1")
 
-        return anthropic.AsyncAnthropic(
-            base_url=self.account.endpoint.public_url.removesuffix("/v1"), **self.client_options(anthropic)
-        )
-
-    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
-        stream: Awaitable[Any] = client.messages.create(**self._body(request), stream=True)
-        return stream
-
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def body(self, request: ChatRequest) -> dict[str, Any]:
         messages: list[dict[str, Any]] = [
             {
                 "role": turn.role,
                 # The API requires tool results before any other content of their turn.
                 "content": [
-                    _block(part)
-                    for part in sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
-                    if not isinstance(part, FilePart) or part.media_type in self.media
+                    _block(part) for part in sorted(turn.parts, key=lambda part: not isinstance(part, ToolOutput))
                 ],
             }
-            for turn in tidy_turns(request.turns)
+            for turn in request.turns
         ]
         # The provider caches everything up to each of these blocks: the turns that the next message repeats, and the
         # whole request for the next step of this turn.
-        stable = len(tidy_turns(request.turns[: request.stable_turns]))
-        for message in {id(message): message for message in (*messages[:stable][-1:], *messages[-1:])}.values():
+        for message in (*messages[: request.stable_turns][-1:], *messages[-1:]):
             message["content"][-1]["cache_control"] = _CACHED
         body: dict[str, Any] = {
             "model": self.name,
             "max_tokens": request.max_tokens or self.max_output_tokens or DEFAULT_MAX_TOKENS,
             "messages": messages,
         }
-        self._set_thinking(body, request)
+        last = next((turn.parts for turn in reversed(request.turns) if turn.role == "assistant"), ())
+        # The API refuses to think on after tool calls that no thought precedes, as in a turn that another model began.
+        is_unthought = any(isinstance(part, ToolUse) for part in last) and not isinstance(last[0], Thought)
+        if request.thinking == "off" or (request.thinking and is_unthought):
+            body["thinking"] = {"type": "disabled"}
+        elif request.thinking and _TAKES_EFFORT.match(self.name):
+            body["thinking"] = {"type": "adaptive"}
+            body["output_config"] = {"effort": request.thinking}
         if request.system.strip():
             # Tools and system prompt come first and rarely change.
             body["system"] = [{"type": "text", "text": utf8_safe(request.system), "cache_control": _CACHED}]
@@ -167,20 +162,6 @@ class AnthropicChat(SdkChat):
                 for tool in request.tools
             ]
         return body
-
-    def _set_thinking(self, body: dict[str, Any], request: ChatRequest) -> None:
-        """Set how much the model thinks. The API refuses to think on after tool calls that no thought precedes, as in a
-        turn that another model began."""
-        if request.thinking is None:
-            return
-        last = next((turn for turn in reversed(request.turns) if turn.role == "assistant"), None)
-        parts = last.parts if last else ()
-        is_unthought = any(isinstance(part, ToolUse) for part in parts) and not isinstance(parts[0], Thought)
-        if request.thinking == "off" or is_unthought:
-            body["thinking"] = {"type": "disabled"}
-        elif _TAKES_EFFORT.match(self.name):
-            body["thinking"] = {"type": "adaptive"}
-            body["output_config"] = {"effort": request.thinking}
 
 
 def _block(part: Part) -> dict[str, Any]:

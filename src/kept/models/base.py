@@ -108,6 +108,7 @@ class ToolSpec:
 class ChatRequest:
     system: str
     turns: tuple[Turn, ...]
+    """Such as `tidy_turns` returns."""
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
     purpose: Purpose = "reply"
@@ -193,8 +194,8 @@ class ChatModel(Protocol):
 # tidying and measuring
 
 
-def tidy_turns(turns: Iterable[Turn]) -> list[Turn]:
-    """Return turns that every provider accepts: without blank texts, and with consecutive turns of one role merged.
+def tidy_turns(turns: Iterable[Turn]) -> tuple[Turn, ...]:
+    """Return turns that every provider accepts: the user comes first, roles alternate, and no text is blank.
 
     Lone surrogates are replaced: a transcript may hold them, they have no UTF-8, and one would end its conversation.
     """
@@ -204,8 +205,7 @@ def tidy_turns(turns: Iterable[Turn]) -> list[Turn]:
         for part in turn.parts:
             match part:
                 case TextPart(text):
-                    if text.strip():
-                        parts.append(TextPart(utf8_safe(text)))
+                    parts += [TextPart(utf8_safe(text))] if text.strip() else []
                 case ToolUse():
                     arguments = utf8_safe_tree(dict(part.arguments))
                     parts.append(ToolUse(utf8_safe(part.id), utf8_safe(part.name), arguments))
@@ -217,7 +217,9 @@ def tidy_turns(turns: Iterable[Turn]) -> list[Turn]:
             tidy[-1] = Turn(turn.role, (*tidy[-1].parts, *parts))
         elif parts:
             tidy.append(Turn(turn.role, tuple(parts)))
-    return tidy
+    if tidy and tidy[0].role == "assistant":
+        tidy.insert(0, Turn.of("user", "(The conversation began before this.)"))
+    return tuple(tidy)
 
 
 def count_tokens(request: ChatRequest) -> int:

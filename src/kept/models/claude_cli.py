@@ -40,7 +40,6 @@ from kept.models.base import (
     ToolOutput,
     ToolUse,
     Turn,
-    tidy_turns,
     usage_or_estimate,
 )
 from kept.models.streaming import RawEvents, with_idle_timeout
@@ -233,7 +232,7 @@ class ClaudeCli:
             reader = ClaudeStreamReader(request)
             lines = run_lines(
                 self._command(request, folder),
-                stdin=render_conversation(tidy_turns(request.turns)).encode(),
+                stdin=render_conversation(request.turns).encode(),
                 env=self._environment,
                 cwd=work,
             )

@@ -1,4 +1,4 @@
-"""Ledgers by day: usage of embedders and models, in logs of the agent.
+"""Ledgers by day: usage of embedders and models, in logs of the agent, and the daily budget of a model.
 
 The text fields of an entry form its key, and the numbers of entries with the same key are added up. A line that
 cannot be read, or whose numbers are impossible, is not counted.
@@ -6,18 +6,33 @@ cannot be read, or whose numbers are impossible, is not counted.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import asdict, fields, replace
 from typing import Any, Generic, TypeVar
 
 from kept.base.clock import Clock
 from kept.base.json_values import from_tree
-from kept.base.limits import MAX_COUNT
+from kept.base.limits import MAX_COUNT, estimate_tokens
+from kept.base.remote_errors import BudgetExhausted
 from kept.base.reports import ModelSpending, Spending
+from kept.base.timings import timed
 from kept.config import Config
 from kept.errors import StorageConflict, WorkspaceError
+from kept.models.base import (
+    ChatModel,
+    ChatRequest,
+    Finished,
+    ModelEvent,
+    ModelUsage,
+    ModelWrapper,
+    Purpose,
+    TextDelta,
+    count_tokens,
+)
 from kept.storage.contract import Storage, retried
 from kept.storage.open import open_agent
 from kept.storage.record_store import RecordLog
@@ -121,3 +136,78 @@ def _sum(left: LedgerEntry, right: LedgerEntry) -> LedgerEntry:
         if not isinstance(value, str):
             sums[spec.name] = None if value is None or other is None else value + other
     return replace(left, **sums)
+
+
+# the budget
+
+BACKGROUND_SHARE = 0.8
+"""Share of a day's budget that flushes and summaries may use; the rest is for replies."""
+
+
+class MeteredChat(ModelWrapper):
+    """Chat model that records its spending and refuses calls above the budget.
+
+    An estimate of the input is recorded before a call, if nobody else recorded one since the budget was checked, and
+    corrected afterwards. So two processes cannot both spend the rest of a budget, and a process that is killed has paid
+    for its request.
+    """
+
+    def __init__(self, model: ChatModel, ledger: Ledger[ModelSpending], *, budget_tokens: int | None = None) -> None:
+        super().__init__(model)
+        self._model = model
+        self._ledger = ledger
+        self._budget = budget_tokens
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        estimate = count_tokens(request)
+        usage: ModelUsage | None = None
+        output_tokens = 0
+        with timed("model_call", model=self.name):
+            day = await asyncio.to_thread(self._begin, request.purpose, estimate)
+            try:
+                async with aclosing(self._model.stream(request)) as events:
+                    async for event in events:
+                        if isinstance(event, Finished):
+                            usage = event.usage
+                        elif isinstance(event, TextDelta):
+                            output_tokens += estimate_tokens(event.text)
+                        yield event
+            finally:
+                # An answer that broke off after some text has been charged for; a call that failed at once has not.
+                actual = usage or ModelUsage(estimate if output_tokens else 0, output_tokens)
+                spending = ModelSpending(
+                    self.provider,
+                    self.name,
+                    request.purpose,
+                    day,
+                    input=actual.input - estimate,
+                    output=actual.output,
+                    cached=actual.cached,
+                    failures=int(usage is None),
+                )
+                await asyncio.shield(asyncio.to_thread(self._record, spending))
+
+    async def close(self) -> None:
+        await self._model.close()
+
+    def _begin(self, purpose: Purpose, estimate: int) -> str:
+        """Record the estimate and return the day that the call counts for, even if it ends on the next one."""
+        day = self._ledger.today()
+
+        def check(entries: Sequence[ModelSpending]) -> None:
+            budget = self._budget or 0
+            spent, limit = tokens_of_day(entries, day), budget if purpose == "reply" else int(budget * BACKGROUND_SHARE)
+            if spent + estimate > limit:
+                rest = "" if purpose == "reply" else f" The last {budget - limit:,} are kept for replies."
+                raise BudgetExhausted(
+                    f"The {purpose} would exceed today's budget of {budget:,} tokens: {spent:,} are used, it needs "
+                    f"about {estimate:,}. Nothing was sent.{rest}"
+                )
+
+        line = ModelSpending(self.provider, self.name, purpose, day, calls=1, input=estimate)
+        self._record(line, None if self._budget is None else check)
+        return day
+
+    def _record(self, spending: ModelSpending, check: Callable[[Sequence[ModelSpending]], None] | None = None) -> None:
+        if problem := self._ledger.record(spending, check):
+            logging.getLogger(__name__).warning("%s", problem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal
@@ -20,7 +20,6 @@ from kept.models.base import (
     ToolOutput,
     ToolUse,
     Turn,
-    tidy_turns,
     usage_or_estimate,
 )
 from kept.models.streaming import SdkChat, parse_arguments
@@ -106,27 +105,21 @@ class OpenAIStreamReader:
 class OpenAIChat(SdkChat):
     provider = "openai"
     label = "OpenAI"
+    client_class = "AsyncOpenAI"
+    resource = "chat.completions"
     reader_class = OpenAIStreamReader
     home_url = "https://api.openai.com/v1"
     default_model = "gpt-5.4-mini"
 
-    def make_client(self) -> Any:
-        import openai
-
+    def base_url(self) -> str:
         endpoint = self.account.endpoint
-        return openai.AsyncOpenAI(
-            base_url=endpoint.public_url + ("" if endpoint.path else "/v1"), **self.client_options(openai)
-        )
+        return endpoint.public_url + ("" if endpoint.path else "/v1")
 
-    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
-        stream: Awaitable[Any] = client.chat.completions.create(**self._body(request), stream=True)
-        return stream
-
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def body(self, request: ChatRequest) -> dict[str, Any]:
         system = [{"role": "system", "content": utf8_safe(request.system)}] if request.system.strip() else []
         body: dict[str, Any] = {
             "model": self.name,
-            "messages": [*system, *chain(*(_messages(turn, self.media) for turn in tidy_turns(request.turns)))],
+            "messages": [*system, *chain(*(_messages(turn) for turn in request.turns))],
             "stream_options": {"include_usage": True},
         }
         if request.tools:
@@ -150,7 +143,7 @@ class OpenAIChat(SdkChat):
         return body
 
 
-def _messages(turn: Turn, media: frozenset[str]) -> Iterator[dict[str, Any]]:
+def _messages(turn: Turn) -> Iterator[dict[str, Any]]:
     """Yield the messages of a turn. The API wants each tool result as a separate message, before any other."""
     for part in turn.parts:
         if isinstance(part, ToolOutput):
@@ -160,7 +153,7 @@ def _messages(turn: Turn, media: frozenset[str]) -> Iterator[dict[str, Any]]:
     calls = [_call(part) for part in turn.parts if isinstance(part, ToolUse)]
     if calls:
         yield {"role": turn.role, "content": text or None, "tool_calls": calls}
-    files = [part for part in turn.parts if isinstance(part, FilePart) and part.media_type in media]
+    files = [part for part in turn.parts if isinstance(part, FilePart)]
     if files and not calls:
         yield {"role": turn.role, "content": [{"type": "text", "text": text}, *map(_file, files)]}
     elif text and not calls:

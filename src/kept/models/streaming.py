@@ -14,6 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
+from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from kept.base.limits import utf8_safe
@@ -59,32 +60,28 @@ def _bounding(label: str) -> Callable[[Any], Awaitable[None]]:
     importing httpx2 takes long."""
     import httpx2
 
-    class BoundedStream(httpx2.AsyncByteStream):
-        def __init__(self, stream: httpx2.AsyncByteStream, encoding: str) -> None:
-            self._stream = stream
-            self._encoding = encoding
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            if self._encoding != "identity":
-                # It was not asked for, and a few bytes can unpack to any number.
-                raise ModelFailed(f"{label} sent a compressed answer ({self._encoding}).", hint=HINT)
-            total = event = 0
-            async for piece in self._stream:
-                # An event that ends between two pieces counts with the next one, far below the limit.
-                end = max(piece.rfind(b"\n\n"), piece.rfind(b"\r\n\r\n"))
-                total += len(piece)
-                event = event + len(piece) if end < 0 else len(piece) - end
-                if total > MAX_ANSWER_BYTES or event > MAX_EVENT_BYTES:
-                    raise ModelFailed(f"{label} sent more than can be an answer.", hint=HINT)
-                yield piece
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
-
     async def bound(response: httpx2.Response) -> None:
-        stream = response.stream
-        assert isinstance(stream, httpx2.AsyncByteStream)
-        response.stream = BoundedStream(stream, response.headers.get("content-encoding", "identity"))
+        stream: Any = response.stream
+        encoding = response.headers.get("content-encoding", "identity")
+
+        class BoundedStream(httpx2.AsyncByteStream):
+            aclose = stream.aclose
+
+            async def __aiter__(self) -> AsyncIterator[bytes]:
+                if encoding != "identity":
+                    # It was not asked for, and a few bytes can unpack to any number.
+                    raise ModelFailed(f"{label} sent a compressed answer ({encoding}).", hint=HINT)
+                total = event = 0
+                async for piece in stream:
+                    # An event that ends between two pieces counts with the next one, far below the limit.
+                    end = max(piece.rfind(b"\n\n"), piece.rfind(b"\r\n\r\n"))
+                    total += len(piece)
+                    event = event + len(piece) if end < 0 else len(piece) - end
+                    if total > MAX_ANSWER_BYTES or event > MAX_EVENT_BYTES:
+                        raise ModelFailed(f"{label} sent more than can be an answer.", hint=HINT)
+                    yield piece
+
+        response.stream = BoundedStream()
 
     return bound
 
@@ -135,7 +132,7 @@ async def with_idle_timeout(stream: RawEvents, *, timeout_s: float, label: str) 
             if isinstance(event, TextDelta):
                 chars += len(event.text)
                 if chars > MAX_ANSWER_CHARS:
-                    raise ModelFailed(f"{label}: the answer did not end.", hint="Check model.name and model.base_url.")
+                    raise ModelFailed(f"{label}: the answer did not end.", hint=HINT)
             if event is not None:
                 yield event
 
@@ -180,6 +177,10 @@ class SdkChat(ABC):
     label: str
     """Name of the provider in messages."""
     home_url: ClassVar[str]
+    client_class: ClassVar[str]
+    """Name of the client in the SDK."""
+    resource: ClassVar[str]
+    """Attribute of the client that creates answers."""
     reader_class: ClassVar[type[StreamReader]]
     default_model: ClassVar[str]
     """Used at the provider's own address unless the settings name another."""
@@ -236,20 +237,13 @@ class SdkChat(ABC):
         if status == 402 or _NO_CREDIT.search(f"{kind} {message}"):
             return ModelUnavailable(f"{self.label}: the account is used up ({detail}).", hint="Check its billing.")
         if status == 404:
-            return ModelUnavailable(
-                f"{self.label} does not know the model '{self.name}' ({detail}).",
-                hint="Check model.name and model.base_url.",
-            )
+            return ModelUnavailable(f"{self.label} does not know the model '{self.name}' ({detail}).", hint=HINT)
         if status is None or status in _PASSING or status >= 500 or _PASSING_TYPES.search(kind):
             return self.failed(f"cannot answer at the moment ({detail})")
         return ModelRefused(f"{self.label} does not accept the request ({detail}).", hint="Check model.name.")
 
     def failed(self, what: str, *, hint: str = "Try again in a moment.") -> ModelError:
         return ModelFailed(f"{self.label} {what}.", hint=hint)
-
-    @property
-    def api_key(self) -> str:
-        return self.account.key or "none"  # without one an SDK would look for a key in the environment
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
         return with_idle_timeout(self.ask(request), timeout_s=self.timeout_s, label=self.label)
@@ -260,21 +254,7 @@ class SdkChat(ABC):
             await client.close()
 
     def _open_client(self) -> None:
-        with self._lock:
-            self._client = self._client or self.make_client()
-
-    def client_options(self, sdk: Any) -> dict[str, Any]:
-        """Return the arguments that the clients of all SDKs share. ``sdk`` is the imported package."""
-        return {
-            "api_key": self.api_key,
-            "timeout": sdk.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
-            "max_retries": MAX_RETRIES,
-            "default_query": self.account.query() or None,
-            "http_client": self._http_client(),
-        }
-
-    def _http_client(self) -> Any:
-        """Return the HTTP client for the SDK.
+        """Make the SDK's client. It is passed every argument that it would otherwise read from the environment.
 
         It follows no redirect, which would take the key elsewhere, and uses a proxy from the environment only for
         addresses outside this machine. It sends the SDK's own headers and the account's credentials, and nothing else:
@@ -283,24 +263,30 @@ class SdkChat(ABC):
         """
         import httpx2
 
-        credentials = {"Authorization": f"Bearer {self.api_key}"}
+        key = self.account.key or "none"  # without one an SDK would look for a key in the environment
 
         async def set_headers(request: httpx2.Request) -> None:
             for name in set(request.headers):
                 if not _SENT_HEADERS.fullmatch(name):
                     del request.headers[name]
-            request.headers.update(credentials)
+            request.headers["Authorization"] = f"Bearer {key}"
 
-        return httpx2.AsyncClient(
-            follow_redirects=False,
-            trust_env=not self.account.endpoint.is_loopback,
-            timeout=httpx2.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S),
-            headers={"accept-encoding": "identity"},
-            event_hooks={
-                "request": [set_headers],
-                "response": [_bounding(self.label)],
-            },
-        )
+        timeout = httpx2.Timeout(self.timeout_s, connect=CONNECT_TIMEOUT_S)
+        with self._lock:
+            self._client = self._client or getattr(importlib.import_module(self.provider), self.client_class)(
+                base_url=self.base_url(),
+                api_key=key,
+                timeout=timeout,
+                max_retries=MAX_RETRIES,
+                default_query=self.account.query() or None,
+                http_client=httpx2.AsyncClient(
+                    follow_redirects=False,
+                    trust_env=not self.account.endpoint.is_loopback,
+                    timeout=timeout,
+                    headers={"accept-encoding": "identity"},
+                    event_hooks={"request": [set_headers], "response": [_bounding(self.label)]},
+                ),
+            )
 
     async def ask(self, request: ChatRequest) -> RawEvents:
         """Yield the events of one answer. Raise only ModelError."""
@@ -311,7 +297,8 @@ class SdkChat(ABC):
         client, sdk = self._client, importlib.import_module(self.provider)
         reader = self.reader_class(request, self)
         try:
-            async with await self.open_stream(client, request) as stream:
+            create = attrgetter(self.resource)(client).create
+            async with await create(**self.body(request), stream=True) as stream:
                 async for piece in stream:
                     yield reader.read(piece)
             for event in reader.finish():
@@ -328,9 +315,9 @@ class SdkChat(ABC):
             raise self.failed("answered in a way that cannot be understood") from exc
 
     @abstractmethod
-    def make_client(self) -> Any:
-        """Return the SDK's client. Pass every argument that it would otherwise read from the environment."""
+    def base_url(self) -> str:
+        """Return the address as the SDK wants it."""
 
     @abstractmethod
-    def open_stream(self, client: Any, request: ChatRequest) -> Awaitable[Any]:
-        """Send a request through the SDK and return its stream."""
+    def body(self, request: ChatRequest) -> dict[str, Any]:
+        """Return the arguments of the SDK for a request."""
