@@ -270,7 +270,8 @@ class _Statements:
         if len(text) > _MAX_REPEATING_CHARS or is_question(text):
             return None
         # A note that lacks two of the longest words need not be split into statements.
-        longest = sorted(set(re.findall(r"\w+", text.lower())), key=len)[-3:]
+        # Not a set: of words of one length, the same three must be taken in every process.
+        longest = sorted(dict.fromkeys(re.findall(r"\w+", text.lower())), key=len)[-3:]
         notes = [note for note in notes if sum(word in note.text.lower() for word in longest) >= len(longest) - 1]
         if not notes:
             return None
