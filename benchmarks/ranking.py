@@ -26,7 +26,7 @@ from kept.search.query import IndexQuery, parse_query
 from kept.search.weights import EvidenceWeights
 from kept.server.bench.sets import BenchGroup, BenchSet, lay_out, read_set, sample
 
-NAMES = [field.name for field in fields(Evidence)]
+NAMES = [field.name for field in fields(Evidence) if field.type == "float"]
 TEXT = ["words", "around", "coverage", "reach", "answers"]
 VECTOR = ["meaning", "beside"]
 AGAINST = ["question", "speaker", "machine"]

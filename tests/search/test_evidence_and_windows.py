@@ -12,7 +12,7 @@ from kept import Message, SessionStore
 from kept.base.clock import DAY_MS
 from kept.base.records import Filter
 from kept.index.sqlite.rows import ChunkRow
-from kept.search.candidates import CandidatePool, Evidence, KeywordHit
+from kept.search.candidates import CandidatePool, Evidence
 from kept.search.scores import score_chunk
 from kept.search.selection import MAX_CHARS, Windows
 from kept.testing import FrozenClock
@@ -27,7 +27,7 @@ def utterance(row: int, text: str, *, speaker: str = "User", line: int | None = 
 
 
 def evidence_of(chunks: list[ChunkRow], query: str, words: dict[int, float], cosine: dict[int, float] | None = None):
-    text = {row: KeywordHit(value, 0.0, value, value, ("word",)) for row, value in words.items()}
+    text = {row: Evidence(value, 0.0, value, value, matched=("word",)) for row, value in words.items()}
     pool = CandidatePool({chunk.row: chunk for chunk in chunks}, text, cosine or {})
     return pool.find_evidence(query)
 
@@ -76,8 +76,8 @@ figures = st.floats(0, 1)
 def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_utterance, has_vector, share, age):
     chunk = utterance(1, "Yes.", at_ms=-round(age * DAY_MS))
     chunk = chunk if is_utterance else replace(chunk, source="memory")
-    hit = KeywordHit(matched=("word",))
-    scored = score_chunk(chunk, Evidence(*figure), hit, share if has_vector else None, now_ms=0)
+    evidence = Evidence(*figure, matched=("word",))
+    scored = score_chunk(chunk, evidence, share if has_vector else None, now_ms=0)
     assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
     assert -1e-9 <= scored.relevance <= scored.score <= 1.0 + 1e-9
 

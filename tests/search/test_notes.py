@@ -31,8 +31,8 @@ VECTOR = QueryVector(b"\x01", "x", Calibration(weight=0.3))
 def share_of_meaning(beside: Candidate, settings: QuerySettings = PLAIN) -> float:
     """Return the share of meaning: the relevance of a note that has nothing else."""
     notes = [beside, note(99, meaning=1.0)]
-    pool = CandidatePool({one.row: one for one, _, _ in notes}, {}, {one.row: 0.0 for one, _, _ in notes})
-    ranked = fuse_pool(pool, {one.row: evidence for one, evidence, _ in notes}, settings, VECTOR, now_ms=0)
+    pool = CandidatePool({one.row: one for one, _ in notes}, {}, {one.row: 0.0 for one, _ in notes})
+    ranked = fuse_pool(pool, {one.row: evidence for one, evidence in notes}, settings, VECTOR, now_ms=0)
     return next(scored.relevance for scored in ranked if scored.chunk.row == 99)
 
 

@@ -1,13 +1,14 @@
 """Candidates of a query, without an index."""
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from kept.base.clock import DAY_MS
 from kept.index.sqlite.rows import ChunkRow
-from kept.search.candidates import Evidence, KeywordHit
+from kept.search.candidates import Evidence
 from kept.search.scores import Scored, rank, score_chunk
 
-Candidate = tuple[ChunkRow, Evidence, KeywordHit]
+Candidate = tuple[ChunkRow, Evidence]
 
 
 def candidate(
@@ -23,7 +24,7 @@ def candidate(
     source = "sessions" if is_utterance else "memory"
     timestamp_ms = -round(age_days * DAY_MS)
     chunk = ChunkRow(row, source, path, *(lines or (row, row)), b"", "", str(row), timestamp_ms)
-    return chunk, evidence, KeywordHit(matched=tuple(matched))
+    return chunk, replace(evidence, matched=tuple(matched))
 
 
 def fuse(candidates: Iterable[Candidate], meaning_share: float | None = 0.0) -> list[Scored]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -51,12 +52,13 @@ _DONE = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s+\[[xX]\](?:\s|$)")
 
 @frozen
 class Evidence:
-    """Evidence for or against one candidate, each from 0 to 1. Most figures after `reach` are for utterances only."""
+    """Evidence for or against one candidate: figures from 0 to 1, most of those after `reach` for utterances only, and
+    the words of the query that it has."""
 
     words: float = 0.0
     """BM25 of the text, as a share of what the query could score."""
     around: float = 0.0
-    """BM25 of the context alone."""
+    """BM25 of the context alone: headings, the date, neighbouring utterances."""
     coverage: float = 0.0
     """Share of the query, weighted by rarity, that the text has."""
     reach: float = 0.0
@@ -73,20 +75,6 @@ class Evidence:
     """1 if the query names a speaker of the conversation, and another one says this."""
     machine: float = 0.0
     """1 if an assistant or a tool says it, or it continues a long message: memory is for what people said."""
-
-
-@frozen
-class KeywordHit:
-    """Words of a query that a chunk has."""
-
-    words: float = 0.0
-    """BM25 of the text."""
-    around: float = 0.0
-    """BM25 of the context: headings, the date, neighbouring utterances."""
-    coverage: float = 0.0
-    """Share of the query, weighted by rarity, in the text."""
-    reach: float = 0.0
-    """Share of the query, weighted by rarity, in the text and the context together."""
     matched: tuple[str, ...] = ()
     """Terms in the text or the context."""
     expansions: tuple[Expansion, ...] = ()
@@ -95,10 +83,8 @@ class KeywordHit:
     @property
     def shares(self) -> dict[str, float]:
         """The terms of the query that the chunk has. One that another stands for is part of a term."""
-        matched = dict.fromkeys(self.matched, 1.0)
-        if not self.expansions:
-            return matched
-        return {source: expansion.share for expansion in self.expansions for source in expansion.sources} | matched
+        stand_ins = {source: expansion.share for expansion in self.expansions for source in expansion.sources}
+        return stand_ins | dict.fromkeys(self.matched, 1.0)
 
     @property
     def other_words(self) -> tuple[str, ...]:
@@ -115,7 +101,7 @@ class KeywordHit:
         return (*self.matched, *self.other_words)
 
 
-NO_WORDS = KeywordHit()
+NO_WORDS = Evidence()
 
 
 class CandidatePool:
@@ -124,7 +110,7 @@ class CandidatePool:
     def __init__(
         self,
         chunks: Mapping[int, ChunkRow],
-        text: Mapping[int, KeywordHit],
+        text: Mapping[int, Evidence],
         meaning: Mapping[int, float],
         *,
         terms: Sequence[WeightedTerm] = (),
@@ -149,25 +135,18 @@ class CandidatePool:
         named = {speaker for speaker in speakers if query_words.intersection(_WORD.findall(speaker))}
         evidence = {}
         for row, chunk in self.chunks.items():
-            hit, meaning = self.text.get(row, NO_WORDS), self.meaning.get(row, 0.0)
-            words = hit.words, hit.around, hit.coverage, hit.reach
-            if chunk.source == "sessions":
-                evidence[row] = self._message_evidence(chunk, words, meaning, named)
-            else:
-                evidence[row] = Evidence(*words, meaning=meaning)
+            own = replace(self.text.get(row, NO_WORDS), meaning=self.meaning.get(row, 0.0))
+            evidence[row] = self._add_conversation(own, chunk, named) if chunk.source == "sessions" else own
         return evidence
 
-    def _message_evidence(
-        self, chunk: ChunkRow, words: tuple[float, float, float, float], meaning: float, named: Collection[str]
-    ) -> Evidence:
+    def _add_conversation(self, own: Evidence, chunk: ChunkRow, named: Collection[str]) -> Evidence:
+        """Return the evidence for a message with that of the messages beside it, and of who says it."""
         before, after = self._neighbour(chunk, -1), self._neighbour(chunk, 1)
-        question = self.text.get(before.row, NO_WORDS) if before and _is_question(before) else NO_WORDS
         speaker = self.speakers[chunk.row]
         has_name = speaker not in _ROLES
-        return Evidence(
-            *words,
-            answers=question.words,
-            meaning=meaning,
+        return replace(
+            own,
+            answers=self.text.get(before.row, NO_WORDS).words if before and _is_question(before) else 0.0,
             beside=max(self.meaning.get(beside.row, 0.0) if beside else 0.0 for beside in (before, after)),
             question=float(_is_question(chunk)),
             speaker=float(bool(named) and has_name and speaker not in named),
@@ -344,7 +323,7 @@ class KeywordSearch:
         """Return the best chunks by BM25 of text and context."""
         return self._search.find_best(limit, filters) if self._phrases else []
 
-    def score_rows(self, best: Sequence[int], others: Iterable[int]) -> dict[int, KeywordHit]:
+    def score_rows(self, best: Sequence[int], others: Iterable[int]) -> dict[int, Evidence]:
         """Return the hits among the ``best`` rows, which `find_best` found, and others: chunks that are near in
         meaning may have some of the words too."""
         if not self._phrases:
@@ -353,7 +332,7 @@ class KeywordSearch:
         matches, mean_length = self._search.count(best, [row for row in dict.fromkeys(others) if row not in known])
         return {match.row: self._hit(match, mean_length) for match in matches}
 
-    def _hit(self, match: KeywordMatch, mean_length: float) -> KeywordHit:
+    def _hit(self, match: KeywordMatch, mean_length: float) -> Evidence:
         words = around = coverage = reach = 0.0
         matched: list[str] = []
         expansions: dict[Expansion, None] = {}
@@ -377,13 +356,13 @@ class KeywordSearch:
             else:
                 expansions[phrase.expansion] = None
         total = self.total_idf
-        return KeywordHit(
+        return Evidence(
             1 - math.exp(-STEEPNESS * (words / total)),  # saturated: from 0 to 1, in the same order
             1 - math.exp(-STEEPNESS * (around / total)),
             coverage / total,
             reach / total,
-            tuple(matched),
-            tuple(expansions),
+            matched=tuple(matched),
+            expansions=tuple(expansions),
         )
 
     def _worth(self, count: PhraseCount) -> tuple[bool, bool, float]:

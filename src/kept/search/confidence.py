@@ -139,7 +139,7 @@ def read_signals(
         share=max((item.evidence.reach for item in near), default=0.0),
         # A word that another stands for is part of a word.
         together=max(
-            (sum(counts[text] * share for text, share in item.hit.shares.items()) for item in near), default=0.0
+            (sum(counts[text] * share for text, share in item.evidence.shares.items()) for item in near), default=0.0
         ),
         meaning=_meaning_lead(ranked),
         nearest=max((item.evidence.meaning for item in ranked), default=0.0),

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kept.base.clock import Clock
@@ -126,19 +127,12 @@ class MemoryView:
             min_score=settings.min_score if request.min_score is None else float(request.min_score),
         )
         query = IndexQuery(parse_query(request.query), asked, filters)
-
-        def search_index(narrowed: Filter) -> SearchResult:
-            growing = seen.path if seen else None
-            return service.search(replace(query, filters=narrowed), growing=growing, progress=progress)
-
+        search_index = partial(service.search, growing=seen.path if seen else None, progress=progress)
         if service.qmd:
             scan = service.scan if service.settings.sync.on_search else None
-            least = request.min_score or 0.0
-            result = service.qmd.search(
-                request.query, filters, search_index, scan, limit=asked.max_results, min_score=least
-            )
+            result = service.qmd.search(query, search_index, scan, min_score=request.min_score or 0.0)
         else:
-            result = search_index(filters)
+            result = search_index(query)
         return replace(result, hits=_leave_out(result, seen, request.query)[:count]) if seen else result
 
     def _complete(self, service: IndexService, result: SearchResult, filters: Filter) -> SearchResult:

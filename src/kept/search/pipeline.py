@@ -36,7 +36,7 @@ from kept.index.sqlite.rows import ChunkRow
 from kept.index.sqlite.vectors import quantise
 from kept.notes.daily import DailyNotes
 from kept.notes.validity import may_be_marked
-from kept.search.candidates import NO_WORDS, CandidatePool, Evidence, QueryVector, gather_pool, is_done, may_answer
+from kept.search.candidates import NO_WORDS, CandidatePool, QueryVector, gather_pool, is_done, may_answer
 from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.query import IndexQuery, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
@@ -239,7 +239,7 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
     titles = index.live.conversation_titles({chunk.path for chunk in chunks.values()})
     hits = []
     for row in latest:
-        listed = Scored(chunks[row], Evidence(), NO_WORDS, 1.0, 1.0, None, None, lambda: _LISTED)
+        listed = Scored(chunks[row], NO_WORDS, 1.0, 1.0, None, None, lambda: _LISTED)
         hits.append(replace(_make_hit(listed, windows.open(chunks[row]), index.path, titles), listed=True))
     return hits, len(entries)
 
@@ -297,7 +297,7 @@ def _make_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str, title
         score=scored.score,
         vector_score=scored.vector,
         text_score=scored.text,
-        snippet=snippet_of(text, scored.hit.found_words),
+        snippet=snippet_of(text, scored.evidence.found_words),
         source=chunk.source,
         timestamp=time_from_ms(chunk.timestamp_ms),
         heading=chunk.heading,
@@ -307,5 +307,5 @@ def _make_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str, title
         channel=chunk.channel,
         project=project_of_path(chunk.path),
         title=titles.get(chunk.path),
-        other_words=scored.hit.other_words,
+        other_words=scored.evidence.other_words,
     )

@@ -27,7 +27,7 @@ from kept.base.clock import Clock
 from kept.base.durable import make_private_folder, read_if_possible, write_atomic
 from kept.base.file_lock import locked
 from kept.base.limits import is_amount, one_line, time_from_ms, utf8_safe
-from kept.base.records import Dropped, Filter, Hit, ScorePart, SearchResult, SourceFile, grade_of
+from kept.base.records import Dropped, Hit, ScorePart, SearchResult, SourceFile, grade_of
 from kept.base.values import frozen
 from kept.config import Config
 from kept.errors import BackendFailed, KeptError
@@ -36,7 +36,7 @@ from kept.notes.daily import get_daily_notes
 from kept.notes.note_writer import read_passage
 from kept.notes.scan import Scan
 from kept.notes.workspace import MEMORY_FOLDER, ROOT_NOTES, Workspace
-from kept.search.query import parse_query
+from kept.search.query import IndexQuery, ParsedQuery
 from kept.search.selection import make_snippet
 
 INSTALL = "Install it: npm install -g @tobilu/qmd; or set memory_search.qmd.command."
@@ -53,7 +53,7 @@ _LINE_RANGE = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*\n")
 _RESULTS_PER_HIT = 3
 """More results are requested than needed: some may be outdated, and are left out."""
 
-SearchIndex = Callable[[Filter], SearchResult]
+SearchIndex = Callable[[IndexQuery], SearchResult]
 """Function that searches Kept's own index."""
 _NO_FILTERS = "Answered from Kept's own index: qmd cannot narrow by path, date, tag or project."
 
@@ -141,33 +141,27 @@ class QmdBackend:
     # searching
 
     def search(
-        self,
-        query: str,
-        filters: Filter,
-        search_index: SearchIndex,
-        scan: Callable[[], Scan] | None,
-        *,
-        limit: int,
-        min_score: float,
+        self, request: IndexQuery, search_index: SearchIndex, scan: Callable[[], Scan] | None, *, min_score: float
     ) -> SearchResult:
         """Search notes, and conversations if the settings name them.
 
         ``scan`` lists the notes for an update before the search; None skips it. A configured threshold is not applied
         to qmd, which scores on another scale.
         """
-        started = time.perf_counter()
+        started, filters, limit = time.perf_counter(), request.filters, request.settings.max_results
         if filters.sources == ("sessions",) or filters.is_conversation:
-            return search_index(filters)
+            return search_index(request)
         if replace(filters, sources=()):
-            return _with_reason(search_index(filters), _NO_FILTERS)
+            return _with_reason(search_index(request), _NO_FILTERS)
         try:
-            notes = self._search_notes(query, scan, limit)
+            notes = self._search_notes(request.query, scan, limit)
         except KeptError as exc:
             reason = f"Answered from Kept's own index: {exc.message} {exc.hint}".strip()
-            return _with_reason(search_index(filters), reason)
+            return _with_reason(search_index(request), reason)
         notes = [hit for hit in notes if hit.score >= min_score]
-        asks_sessions = "sessions" in self._sources and not filters.sources
-        sessions = search_index(replace(filters, sources=("sessions",))) if asks_sessions else SearchResult(())
+        sessions = SearchResult(())
+        if "sessions" in self._sources and not filters.sources:
+            sessions = search_index(replace(request, filters=replace(filters, sources=("sessions",))))
         # In turn, the best of each first: their scores cannot be compared.
         hits = tuple(hit for pair in zip_longest(notes, sessions.hits) for hit in pair if hit is not None)
         return SearchResult(
@@ -179,7 +173,7 @@ class QmdBackend:
             dropped=tuple(Dropped(hit.citation, hit.score, "beyond max_results") for hit in hits[limit:]),
         )
 
-    def _search_notes(self, query: str, scan: Callable[[], Scan] | None, limit: int) -> list[Hit]:
+    def _search_notes(self, query: ParsedQuery, scan: Callable[[], Scan] | None, limit: int) -> list[Hit]:
         """Return the hits, best first. Raise the last error again if it was a moment ago."""
         # A clock that was set back ends the pause: it must not last for hours.
         if self._failure and 0 <= self._clock.time_ns() - self._failure[0] < COOLDOWN_S * 1_000_000_000:
@@ -194,13 +188,13 @@ class QmdBackend:
         self._failure = None
         return hits
 
-    def _ask(self, query: str, *, max_results: int) -> list[Hit]:
+    def _ask(self, query: ParsedQuery, *, max_results: int) -> list[Hit]:
         """Return notes, best first. There may be fewer than ``max_results`` if some results are outdated."""
-        text = query = utf8_safe(query.replace("\0", " "))
+        text = utf8_safe(query.text)
         if self.settings.mode == "search":
             # qmd requires every word, so stop words are left out; and it takes a leading '-' for an operator.
-            words = (word for term in parse_query(query).terms for word in re.findall(r"\w+", term.text))
-            text = " ".join(dict.fromkeys(words)) or query
+            words = (word for term in query.terms for word in re.findall(r"\w+", utf8_safe(term.text)))
+            text = " ".join(dict.fromkeys(words)) or text
         count = str(max_results * _RESULTS_PER_HIT)
         command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", one_line(text)]
         output = self._run(command, timeout_s=SEARCH_TIMEOUT_S)

@@ -182,10 +182,10 @@ def judge_whole_notes(
 def _with_other_passages(passages: Sequence[Scored], idf: Mapping[str, float], weight: float) -> Scored:
     """Return the best passage of a note with the words that only its other passages have."""
     best, *others = passages
-    shares = best.hit.shares
+    shares = best.evidence.shares
     missing: dict[str, float] = {}
     for other in others:
-        for text, share in other.hit.shares.items():
+        for text, share in other.evidence.shares.items():
             more = share - shares.get(text, 0.0)
             if more > missing.get(text, 0.0):
                 missing[text] = more
@@ -243,7 +243,7 @@ def rerank(
         for scored in best:
             if timer() >= deadline:
                 break
-            words = scored.hit.found_words
+            words = scored.evidence.found_words
             passage = f"{scored.chunk.heading}\n{make_snippet(scored.chunk.text, words)}".strip()
             judgement = reranker.score(query, passage)
             why = f"{WEIGHT:.2f} of the score is the model's {judgement:.3f}"

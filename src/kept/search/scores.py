@@ -16,7 +16,7 @@ from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER, ProjectScope
 from kept.config import QuerySettings
 from kept.index.sqlite.rows import ChunkRow
-from kept.search.candidates import NO_WORDS, CandidatePool, Evidence, KeywordHit, QueryVector
+from kept.search.candidates import CandidatePool, Evidence, QueryVector
 from kept.search.weights import (
     COVERED_TRUST,
     NOTES,
@@ -39,7 +39,6 @@ class Scored:
 
     chunk: ChunkRow
     evidence: Evidence
-    hit: KeywordHit
     score: float
     relevance: float
     """Score without the parts for recency, period and project. ``min_score`` is compared with it."""
@@ -114,7 +113,7 @@ def fuse_pool(
         chunk = pool.chunks[row]
         share = utterances if chunk.source == "sessions" else notes
         meaning_share = share if row in pool.meaning else None
-        ranked.append(score_chunk(chunk, figures, pool.text.get(row, NO_WORDS), meaning_share, now_ms))
+        ranked.append(score_chunk(chunk, figures, meaning_share, now_ms))
     return rank(ranked)
 
 
@@ -126,9 +125,7 @@ def vector_share(settings: QuerySettings, vector: QueryVector | None) -> float:
     return vector.calibration.weight if fixed == "auto" else float(fixed)
 
 
-def score_chunk(
-    chunk: ChunkRow, evidence: Evidence, hit: KeywordHit, meaning_share: float | None, now_ms: int
-) -> Scored:
+def score_chunk(chunk: ChunkRow, evidence: Evidence, meaning_share: float | None, now_ms: int) -> Scored:
     """Return the weighted sum of the evidence. ``meaning_share`` is None for a chunk without a vector."""
     weights, share = UTTERANCES if chunk.source == "sessions" else NOTES, meaning_share or 0.0
     text, meaning, penalty = (
@@ -142,17 +139,16 @@ def score_chunk(
     return Scored(
         chunk,
         evidence,
-        hit,
         relevance + boost,
         relevance,
-        text if hit.matched or hit.expansions else None,
+        text if evidence.matched or evidence.expansions else None,
         None if meaning_share is None else meaning,
-        partial(_explain, evidence, hit, weights, share, boost, int(age_days)),
+        partial(_explain, evidence, weights, share, boost, int(age_days)),
     )
 
 
 def _explain(
-    evidence: Evidence, hit: KeywordHit, weights: EvidenceWeights, meaning_share: float, boost: float, days: int
+    evidence: Evidence, weights: EvidenceWeights, meaning_share: float, boost: float, days: int
 ) -> tuple[ScorePart, ...]:
     """Return the parts of a score. They are put into words only for the few candidates that are returned."""
     parts = []
@@ -166,7 +162,7 @@ def _explain(
             penalty = min(rest, weight * figure)
             rest -= penalty
             parts.append(ScorePart(name, -penalty, _PENALTIES[name]))
-    if words := [*hit.matched, *map(str, hit.expansions)]:
+    if words := [*evidence.matched, *map(str, evidence.expansions)]:
         parts[0] = replace(parts[0], detail=f"{parts[0].detail} ({', '.join(words[:8])})")
     age = f"{days} day{'' if days == 1 else 's'} old" if days else "from today"
     return (*parts, ScorePart("recency", boost, age))

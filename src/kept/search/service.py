@@ -103,10 +103,7 @@ class IndexService(WorkspaceIndex):
         vector, problems = embed_query(embedder, request.query) if embedder else (None, ())
         with self._lock:
             self.record_usage(usage)
-            # The answer may be the first to tell that a server has another model now, with vectors of another size.
-            if vector:
-                warnings += self.repairing(self._heal_vectors, progress)
-            result = self.repairing(self._search_index, request, vector)
+            result = self.repairing(self._search_index, request, vector, progress)
             degraded = (*self._take_notices(), *warnings, *reasons, *problems, *result.degraded)
         return self.complete_result(replace(result, degraded=degraded), started)
 
@@ -182,29 +179,28 @@ class IndexService(WorkspaceIndex):
             self._notices.append(f"The index was rebuilt: {report.rebuilt}.")
         return report.failures
 
-    def _heal_vectors(self, progress: Progress | None) -> tuple[str, ...]:
-        """Rebuild the index if its embedder, by its last answer, gives vectors of another size now."""
-        if self.planner().size_change() is None:
-            return ()
-        self._freshness.in_step = False
-        warnings = self._sync_for_search(progress)
-        change = self.planner().size_change()
-        return (*warnings, f"Searching by word only: {change}. Run 'kept index'.") if change else warnings
-
-    def _search_index(self, request: IndexQuery, vector: QueryVector | None) -> SearchResult:
+    def _search_index(
+        self, request: IndexQuery, vector: QueryVector | None, progress: Progress | None
+    ) -> SearchResult:
         from kept.search.pipeline import search_index
 
+        problems: tuple[str, ...] = ()
+        # The answer may be the first to tell that a server has another model now, with vectors of another size.
+        if vector and self.planner().size_change():
+            self._freshness.in_step = False
+            problems = self._sync_for_search(progress)
+            if change := self.planner().size_change():
+                problems += (f"Searching by word only: {change}. Run 'kept index'.",)
         index, now_ms = self._synced_index(), self.clock.time_ns() // 1_000_000
         if vector and vector.identity != index.stored_identity():
             vector = None  # rebuilt with another embedder while the query was embedded
-        problems: tuple[str, ...] = ()
         if (path := self.settings.query.rerank.model_path) and self._reranker is None:
             from kept.embedding.onnx import CrossEncoder
 
             try:
                 self._reranker = CrossEncoder(path)
             except EmbeddingError as exc:
-                problems = (f"Not reranked: {exc.message}",)
+                problems += (f"Not reranked: {exc.message}",)
         result = search_index(index, request, vector, now_ms=now_ms, reranker=self._reranker)
         return replace(result, degraded=(*problems, *result.degraded))
 
