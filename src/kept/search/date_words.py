@@ -12,23 +12,19 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 import re
+from calendar import isleap, monthrange
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, Literal
 
 from kept.base.values import frozen
 
-
-def _load() -> dict[str, Any]:
-    with open(os.path.join(os.path.dirname(__file__), "date_words.json"), encoding="utf-8") as file:
-        data: dict[str, Any] = json.load(file)
-    return data
-
-
-_DATA = _load()
+_DATA: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_bytes())
 
 
 def _words(name: str) -> frozenset[str]:
@@ -119,7 +115,8 @@ def to_ms(local: dt.datetime) -> int:
 
 def days_from(day: dt.date, count: int) -> Period:
     """Return the period of some whole days that begins with a day."""
-    return Period(_midnight(day), _midnight(day + dt.timedelta(days=count)))
+    midnight = dt.datetime.combine(day, dt.time())
+    return Period(midnight, midnight + dt.timedelta(days=count))
 
 
 def day_of(day: dt.date) -> Period:
@@ -136,11 +133,12 @@ def period_of(unit: str, day: dt.date) -> Period:
         case "weekend":
             return days_from(day + dt.timedelta(days=5 - day.weekday()), 2)
         case "month":
-            return Period(_midnight(day.replace(day=1)), _midnight(add_months(day.replace(day=1), 1)))
+            return days_from(day.replace(day=1), monthrange(day.year, day.month)[1])
         case "year":
-            return Period(dt.datetime(day.year, 1, 1), dt.datetime(day.year + 1, 1, 1))
-    first, last = PART_HOURS[unit]
-    return Period(_midnight(day) + dt.timedelta(hours=first), _midnight(day) + dt.timedelta(hours=last))
+            return days_from(dt.date(day.year, 1, 1), 365 + isleap(day.year))
+    midnight = day_of(day).start
+    first, last = (dt.timedelta(hours=hours) for hours in PART_HOURS[unit])
+    return Period(midnight + first, midnight + last)
 
 
 def read_date(year: int, month: int | None = None, day: int | None = None) -> TimeReading:
@@ -153,8 +151,7 @@ def read_date(year: int, month: int | None = None, day: int | None = None) -> Ti
 def add_months(day: dt.date, count: int) -> dt.date:
     """Return the same day of another month, or its last day: 31 March less one month is 28 February."""
     year, month = divmod(day.year * 12 + day.month - 1 + count, 12)
-    last_day = (dt.date(year + (month + 1) // 12, (month + 1) % 12 + 1, 1) - dt.timedelta(days=1)).day
-    return dt.date(year, month + 1, min(day.day, last_day))
+    return dt.date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
 
 
 def last_occurrences(month: int, day: int | None, today: dt.date, *, before: bool = False) -> tuple[Period, ...]:
@@ -166,11 +163,9 @@ def last_occurrences(month: int, day: int | None, today: dt.date, *, before: boo
     year = today.year if has_been else today.year - 1
     periods: list[Period] = []
     for back in range(1 + EARLIER_YEARS):
-        try:
+        with suppress(ValueError, OverflowError):  # most years have no 29 February
             (period,) = read_date(year - back, month, day).periods
-        except (ValueError, OverflowError):
-            continue
-        periods.append(Period(period.start, period.end, EARLIER_WEIGHT if back else 1.0))
+            periods.append(replace(period, weight=EARLIER_WEIGHT if back else 1.0))
     return tuple(periods)
 
 
@@ -199,10 +194,6 @@ def shift(day: dt.date, unit: str, count: int) -> dt.date:
     return day + dt.timedelta(days=days)
 
 
-def _midnight(day: dt.date) -> dt.datetime:
-    return dt.datetime(day.year, day.month, day.day)
-
-
 # dates in digits
 
 _Reader = Callable[[re.Match[str], dt.datetime], TimeReading | None]
@@ -221,21 +212,16 @@ def _iter_patterns(text: str) -> Iterator[tuple[str, _Reader]]:
 def find_numeric(text: str, now: dt.datetime) -> list[tuple[int, int, TimeReading]]:
     """Return start, end and reading of each date in digits that exists, in order and without overlaps."""
     dates: list[tuple[int, int, TimeReading]] = []
-    if not any(map(str.isdigit, text)):
-        return dates
-    covered: list[tuple[int, int]] = []
-    for pattern, reader in _iter_patterns(text):
+    covered = set[int]()
+    for pattern, reader in _iter_patterns(text) if any(map(str.isdigit, text)) else ():
         for match in re.finditer(pattern, text):
             start, end = match.span()
-            if any(start < other_end and other_start < end for other_start, other_end in covered):
+            if covered.intersection(range(start, end)):
                 continue
-            covered.append((start, end))  # also a date that does not exist: no part of it is one
-            try:
-                reading = reader(match, now)
-            except (ValueError, OverflowError):
-                continue
-            if reading:
-                dates.append((start, end, reading))
+            covered.update(range(start, end))  # also a date that does not exist: no part of it is one
+            with suppress(ValueError, OverflowError):
+                if reading := reader(match, now):
+                    dates.append((start, end, reading))
     return sorted(dates, key=itemgetter(0))
 
 

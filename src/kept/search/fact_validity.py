@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 
 from kept.base.records import FactValidity, Hit, cite
 from kept.base.values import frozen
@@ -83,19 +83,18 @@ class FactRanking:
     """A ranking in which what holds comes first."""
 
     ranked: list[Scored]
-    later: tuple[Scored, ...] = ()
+    later: tuple[Scored, ...]
     """Candidates that were written after the time of the search, as far as their marks tell. They are left out."""
-    facts: Mapping[int, _ChunkFacts] = field(default_factory=dict)
-    moment: FactMoment | None = None
+    facts: Mapping[int, _ChunkFacts]
+    moment: FactMoment
 
     def complete(self, hit: Hit, row: int) -> Hit:
         """Return a hit with its validity, and without lines that did not hold if these leave no room."""
-        facts = self.facts.get(row)
-        if facts is None or self.moment is None:
+        if row not in self.facts:
             return hit
+        facts = self.facts[row]
         lines = visible_lines(facts, self.moment)
-        validity = _validity_of(facts, self.facts.values())
-        return replace(hit, snippet=lines or hit.snippet, validity=validity)
+        return replace(hit, snippet=lines or hit.snippet, validity=_validity_of(facts, self.facts.values()))
 
 
 def settle_facts(ranked: Sequence[Scored], query_text: str, moment: FactMoment) -> FactRanking:

@@ -107,30 +107,21 @@ def narrow_filter(filters: Filter, time_query: TimeQuery) -> Filter:
 
 def describe_period(since: dt.datetime | None, until: dt.datetime | None) -> str:
     """Return a period for people: 2026-11-15, or 2026-11-09 to 2026-11-15."""
-    if since is None:
-        return f"until {_last_moment(until)}" if until else "any time"
-    if until is None:
-        return f"since {_moment(since)}"
-    last = _last_moment(until)
-    if not _is_midnight(since) and len(last) == len("2026-11-15"):
+    first, last = (_moment(since) if since else ""), (_moment(until, is_end=True) if until else "")
+    if not (since and until):
+        return f"since {first}" if first else f"until {last}" if last else "any time"
+    if first == last:
+        return first
+    if len(first) > len(last):  # from a time of day to the end of a day
         last += " 24:00"
-    if since.date() == (until - dt.timedelta(microseconds=1)).date():
-        is_day = _is_midnight(since) and _is_midnight(until)
-        return f"{since:%Y-%m-%d}" if is_day else f"{since:%Y-%m-%d %H:%M} to {last[-5:]}"
-    return f"{_moment(since)} to {last}"
+    return f"{since:%Y-%m-%d %H:%M} to {last[-5:]}" if first[:10] == last[:10] else f"{first} to {last}"
 
 
-def _last_moment(until: dt.datetime) -> str:
-    """Return the end of a period: its last day, or the time of day."""
-    return f"{until - dt.timedelta(days=1):%Y-%m-%d}" if _is_midnight(until) else f"{until:%Y-%m-%d %H:%M}"
-
-
-def _moment(moment: dt.datetime) -> str:
-    return f"{moment:%Y-%m-%d}" if _is_midnight(moment) else f"{moment:%Y-%m-%d %H:%M}"
-
-
-def _is_midnight(moment: dt.datetime) -> bool:
-    return moment.time() == dt.time()
+def _moment(moment: dt.datetime, *, is_end: bool = False) -> str:
+    """Return a day, or a day and the time. A period that ends at midnight has its last day before that."""
+    if moment.time() != dt.time():
+        return f"{moment:%Y-%m-%d %H:%M}"
+    return f"{moment - dt.timedelta(days=is_end):%Y-%m-%d}"
 
 
 def _is_rest_general(text: TimeText) -> bool:
@@ -144,12 +135,9 @@ def _is_rest_general(text: TimeText) -> bool:
     is_english = all(word in english for at in covered if (word := text.tokens[at].text).isalpha())
     stopwords = stopwords_for(rest) if is_english else all_stopwords() | date_words.GENERAL_ELSEWHERE
     general = ENGLISH | date_words.GENERAL | date_words.ARTICLES | _BOUNDS | stopwords
-    return all(word in general or _is_general_run(word) for word in rest)
-
-
-def _is_general_run(word: str) -> bool:
-    """Return whether a word of a script without spaces says nothing about the content."""
-    return is_unspaced(word) and (word in date_words.GENERAL_ELSEWHERE or is_stopword_run(word))
+    general |= {word for word in date_words.GENERAL_ELSEWHERE if is_unspaced(word)}
+    runs = {word for word in rest if is_unspaced(word) and is_stopword_run(word)}
+    return (general | runs).issuperset(rest)
 
 
 # one or two times
@@ -157,16 +145,19 @@ def _is_general_run(word: str) -> bool:
 
 def _one_time(text: TimeText) -> TimeQuery:
     mention = text.mentions[0]
-    period, words, before = mention.reading.periods[0], text.expression(mention), _word_before(text, mention)
+    period, words = mention.reading.periods[0], text.expression(mention)
+    words_before = (token.text for token in reversed(text.tokens[: mention.first]))
+    before = next((word for word in words_before if word not in date_words.ARTICLES), "")
     since: dt.datetime | None = period.start
     until: dt.datetime | None = period.end
+    if before in _BOUNDS:
+        words = f"{before} {words}"
     if before in date_words.SINCE:
         since, until = (mention.reading.exact or period).start, None
     elif before in date_words.UNTIL:
         since, until = None, period.start if before in ("before", "vor", "avant") else period.end
     elif before in date_words.AFTER:
         since, until = period.end, None
-    words = f"{before} {words}" if before in _BOUNDS else words
     return _time_query(since, until, words, text.mentions)
 
 
@@ -194,13 +185,6 @@ def _time_query(
     text = words if words == meaning else f"{words} = {meaning}"
     is_calendar = any(mention.reading.kind in ("date", "recurring", "month", "year") for mention in mentions)
     return TimeQuery(since, until, text, is_calendar)
-
-
-def _word_before(text: TimeText, mention: TimeMention) -> str:
-    at = mention.first - 1
-    while at >= 0 and text.tokens[at].text in date_words.ARTICLES:
-        at -= 1
-    return text.tokens[at].text if at >= 0 else ""
 
 
 # periods that a query names
