@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -292,13 +292,15 @@ class KeywordSearch:
         self.chunk_count = words.chunk_count()
         weighted = (_weigh(words, term, self.chunk_count) for term in query.terms)
         # A term of punctuation alone has no stem, so no chunk can have it.
-        self.terms = _rarest_pairs([term for term in weighted if term is not None])
-        expansions = self._weigh_expansions(query)
-        if expansions:
-            self.terms = [_replace_unknown(term, expansions) for term in self.terms]
+        self.terms = [term for term in weighted if term is not None]
+        pairs = sorted((term for term in self.terms if term.term.kind == "pair"), key=lambda term: term.rows)
+        if common := pairs[_MAX_PAIRS:]:
+            self.terms = [term for term in self.terms if term not in common]
+        self._expansions = self._weigh_expansions(query)
+        self._phrases: list[_Phrase] = []
+        for at, term in enumerate(self.terms):
+            self.terms[at] = self._add_phrases(term)
         self.total_idf = sum(term.idf for term in self.terms)
-        self._phrases = [phrase for term in self.terms for phrase in _phrases_of(term, expansions)]
-        self._has_expansions = bool(expansions)
         self._search = words.search([phrase.counted for phrase in self._phrases])
 
     def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
@@ -319,6 +321,20 @@ class KeywordSearch:
         weighted = ((item, _weigh(words, item.term, self.chunk_count)) for item in expand(words, query, unknown))
         return [(item, term) for item, term in weighted if term is not None and term.rows]
 
+    def _add_phrases(self, term: WeightedTerm) -> WeightedTerm:
+        """Add the phrases for a term, one after the other. Return it, or if no chunk has it, with the rarity of the
+        word that certainly stands for it."""
+        stand_ins = [(item, other) for item, other in self._expansions if term.term.text in item.sources]
+        certain = [other.idf for item, other in stand_ins if item.is_certain]
+        if term.rows:
+            self._phrases.append(_Phrase(CountedPhrase(term.term.phrase, term.rows), term.term, None, term.idf))
+        elif certain:
+            term = WeightedTerm(term.term, min(term.idf, max(certain)), 0)
+        for item, other in stand_ins:
+            gain = item.share * min(term.idf, other.idf)
+            self._phrases.append(_Phrase(CountedPhrase(other.term.phrase, other.rows), term.term, item, gain))
+        return term
+
     def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""
         return self._search.find_best(limit, filters) if self._phrases else []
@@ -338,10 +354,12 @@ class KeywordSearch:
         expansions: dict[Expansion, None] = {}
         damping = K1 * (1 - B + B * match.length / max(1.0, mean_length))
         counts: Iterable[PhraseCount] = match.counts
-        if self._has_expansions:
+        if self._expansions:
             # Of the phrases for one term, the best: in the text before in the context, then what counts most.
             groups = groupby(counts, key=lambda item: self._phrases[item[0]].term)
-            counts = (max(group, key=self._worth) for _, group in groups)
+            counts = (
+                max(group, key=lambda item: (*map(bool, item[1:]), self._phrases[item[0]].gain)) for _, group in groups
+            )
         for number, in_text, in_context in counts:
             phrase = self._phrases[number]
             gain = phrase.gain
@@ -364,35 +382,6 @@ class KeywordSearch:
             matched=tuple(matched),
             expansions=tuple(expansions),
         )
-
-    def _worth(self, count: PhraseCount) -> tuple[bool, bool, float]:
-        number, in_text, in_context = count
-        return in_text > 0, in_context > 0, self._phrases[number].gain
-
-
-def _rarest_pairs(terms: list[WeightedTerm]) -> list[WeightedTerm]:
-    """Return the terms without the most common pairs above `_MAX_PAIRS`."""
-    pairs = [term for term in terms if term.term.kind == "pair"]
-    if len(pairs) <= _MAX_PAIRS:
-        return terms
-    common = {id(term) for term in sorted(pairs, key=lambda term: term.rows)[_MAX_PAIRS:]}
-    return [term for term in terms if id(term) not in common]
-
-
-def _phrases_of(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> Iterator[_Phrase]:
-    """Yield the phrases for a term of the query. Those of one term stand together."""
-    if term.rows:
-        yield _Phrase(CountedPhrase(term.term.phrase, term.rows), term.term, None, term.idf)
-    for item, other in expansions:
-        if term.term.text in item.sources:
-            gain = item.share * min(term.idf, other.idf)
-            yield _Phrase(CountedPhrase(other.term.phrase, other.rows), term.term, item, gain)
-
-
-def _replace_unknown(term: WeightedTerm, expansions: Sequence[tuple[Expansion, WeightedTerm]]) -> WeightedTerm:
-    """Return a term that no chunk has with the rarity of the word that certainly stands for it, if there is one."""
-    others = [other.idf for item, other in expansions if item.is_certain and term.term.text in item.sources]
-    return term if term.rows or not others else WeightedTerm(term.term, min(term.idf, max(others)), 0)
 
 
 def _weigh(words: WordIndex, term: Term, chunk_count: int) -> WeightedTerm | None:
