@@ -39,10 +39,9 @@ from kept.config import load_config
 from kept.embedding.base import Embedder
 from kept.memory import Memory
 from kept.search.candidates import gather_pool
-from kept.search.confidence import Signals, estimate_confidence, read_signals
 from kept.search.pipeline import embed_query
 from kept.search.query import IndexQuery, parse_query
-from kept.search.scores import fuse_pool
+from kept.search.scores import Signals, estimate_confidence, fuse_pool, read_signals
 from kept.search.weights import (
     FIRST_IS_RIGHT,
     LIKELY_SHARE,

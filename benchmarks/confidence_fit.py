@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kept.base.records import LIKELY_FROM, STRONG_FROM
-from kept.search.confidence import Signals, estimate_answered
+from kept.search.scores import Signals, estimate_answered
 from kept.search.weights import AnsweredModel, AnsweredModels, CrowdModel
 
 RIDGE = 1.0

@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from benchmarks.confidence_fit import Asked
-from kept.search.confidence import Signals
+from kept.search.scores import Signals
 
 FOLDER = Path(__file__).parent / "signals"
 _SIGNALS = tuple(field.name for field in fields(Signals))

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kept.base.records import LIKELY_FROM, STRONG_FROM
 from kept.search.candidates import CandidatePool, Evidence, WeightedTerm
-from kept.search.confidence import Signals, calibrate, estimate_confidence, read_signals, share_in_runs
 from kept.search.query import Term
+from kept.search.scores import Signals, calibrate, estimate_confidence, read_signals, share_in_runs
 from tests.support.candidates import Candidate, candidate, fuse
 from tests.support.workspaces import open_memory, write_note
 

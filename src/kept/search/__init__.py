@@ -2,8 +2,8 @@
 Start at `service`, which syncs the index and searches it, and at `pipeline`, which runs a search.
 
 `query` parses the text into terms; `candidates` finds chunks by word and by meaning, and measures the evidence;
-`scores` adds the figures up with the numbers in `weights` and explains each; `confidence` makes the sums of two queries
-comparable, and so gives a hit its grade. In between, `query_dates` adds for a period that the query names, and
+`scores` adds the figures up with the numbers in `weights`, explains each, and makes the sums of two queries comparable,
+which gives a hit its grade. In between, `query_dates` adds for a period that the query names, and
 `reordering` lifts exact matches and long notes, and asks a model. `selection` chooses the hits and the text that is
 shown.
 

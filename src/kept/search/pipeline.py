@@ -37,7 +37,6 @@ from kept.index.sqlite.vectors import quantise
 from kept.notes.daily import DailyNotes
 from kept.notes.validity import may_be_marked
 from kept.search.candidates import NO_WORDS, CandidatePool, QueryVector, gather_pool, is_done, may_answer
-from kept.search.confidence import calibrate, confidence_after_reranking, estimate_confidence, read_signals
 from kept.search.query import IndexQuery, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
 from kept.search.reordering import WEIGHT, ExactMatch, Reranker, judge_whole_notes, rerank
@@ -49,7 +48,17 @@ from kept.search.repetitions import (
     is_question,
     move_last,
 )
-from kept.search.scores import Scored, fuse_pool, prefer_project, rank, vector_share
+from kept.search.scores import (
+    Scored,
+    calibrate,
+    confidence_after_reranking,
+    estimate_confidence,
+    fuse_pool,
+    prefer_project,
+    rank,
+    read_signals,
+    vector_share,
+)
 from kept.search.selection import Selection, Windows, make_message_snippet, make_snippet, select_hits
 from kept.search.weights import JUST_LIKELY, JUST_WEAK
 

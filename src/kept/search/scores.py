@@ -1,36 +1,81 @@
-"""Scores: all evidence becomes one figure. Code that computes a score explains it too.
+"""Scores: all evidence becomes one figure. Code that computes a score explains it too. All of this is pure.
 
-**Fusion** adds up the evidence for each candidate of one query, by the numbers in `weights`. `confidence` makes the
-figures of two queries comparable. All of this is pure.
+**Fusion** adds up the evidence for each candidate of one query, by the numbers in `weights`.
+
+**Confidence** in the hits of a query sets their scores and grades. The sums that rank the candidates of one query
+cannot be compared with those of another: a well-answered question of twenty words gets a lower sum than three words
+that happen to be in a text. So the scores of a query are scaled, until the first equals the confidence. The order does
+not change.
+
+Two questions are asked of the signals of a query. *Is there an answer?* Random words are in the notes too, but seldom
+in one passage; a question about another subject shares a few words with some passage, but not its meaning. This decides
+between weak and likely. *Is the first hit the answer?* It is if its sum is high and nothing else comes near: where
+many passages are about the subject of a question, one of them is the answer, but often not the first. This decides
+between likely and strong, so a hit after the first is strong only if it is about as good.
+
+A similarity says little by itself: to one embedder all texts are alike, to another none. So the signal is the lead of
+the nearest passage over the next ones. Only if hardly a word of the query is in the notes, as in another language, the
+similarity itself counts, if the embedder knows the words of the query: nonsense has a lead too, but it is near to
+nothing. In a script without spaces, single pairs of characters are in every text, and the signal is the share of the
+query in runs of characters that a passage has literally.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from heapq import nlargest
+from operator import mul
 
 from kept.base.clock import DAY_MS
-from kept.base.records import ScorePart
+from kept.base.records import LIKELY_FROM, STRONG_FROM, ScorePart
 from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER, ProjectScope
+from kept.base.words.segment import fold, is_unspaced
 from kept.config import QuerySettings
 from kept.index.sqlite.rows import ChunkRow
 from kept.search.candidates import CandidatePool, Evidence, QueryVector
 from kept.search.weights import (
+    ALL_WORDS_CONFIDENCE,
+    AS_GOOD_FROM,
     COVERED_TRUST,
+    FIRST_IS_RIGHT,
+    JUST_LIKELY,
+    LARGE_MEMORY_PASSAGES,
+    LIKELY_SHARE,
+    NEAR_AMONG_PASSAGES,
+    NEAR_BY_DOUBLING,
+    NEAR_FROM,
+    NEAR_SHARE,
     NOTES,
     PROJECT_SHARE,
     RECENCY_HALF_LIFE_DAYS,
     RECENCY_SHARE,
+    SMALL_MEMORY_PASSAGES,
     UNCOVERED_TRUST,
+    UNKNOWN_FROM,
+    UNSPACED_ANSWERED,
     UTTERANCE_TRUST,
     UTTERANCES,
+    WITH_MEANING,
+    WORDS_ONLY,
+    AnsweredModels,
+    CrowdModel,
     EvidenceWeights,
 )
 
 PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")
 """Parts of a score that affect the order, but not whether a hit passes ``min_score``."""
+_ALL = 0.999
+"""All words: a share is a sum of floats, and may be just below 1."""
+_RUN_LETTERS, _LETTERS_OF_IDEOGRAPH = 4, 2
+"""A run has at least four letters, and an ideograph says as much as two."""
+_MAX_RUN_CHARS = 200
+_RUN_CANDIDATES = 5
+_NEXT_IN_MEANING = 20
+"""The nearest passage is compared with the median of those after it, up to this rank."""
 
 
 @frozen
@@ -187,3 +232,235 @@ def prefer_project(ranked: Sequence[Scored], scope: ProjectScope) -> list[Scored
         else scored
         for scored in ranked
     )
+
+
+# confidence
+
+
+@frozen
+class Signals:
+    """Figures that tell an answer from chance."""
+
+    share: float
+    """Largest share of the query, weighted by rarity, that a passage has together with its context."""
+    together: float
+    """Largest number of the query's words in one passage."""
+    meaning: float | None = None
+    """Lead in meaning of the nearest passage over the next ones; None if no vectors were compared."""
+    nearest: float = 0.0
+    """Similarity of the nearest passage, from 0 to 1."""
+    most_by_meaning: float = 0.0
+    """Highest confidence by similarity alone. It depends on the embedder, and on whether it knows the query."""
+    first: float = 0.0
+    """Sum of the first candidate."""
+    rivals: float = 0.0
+    """Number of other candidates that come near it. Each counts less, the lower its sum is."""
+    passages: int = LARGE_MEMORY_PASSAGES
+    """Number of passages in the index."""
+    query_words: int = 4
+    """Number of words in the query, without stopwords."""
+    unknown_words: int = 0
+    """Number of them that no passage has."""
+    runs: float | None = None
+    """For a query in an unspaced script, its largest share in runs of characters that a passage has literally."""
+
+    @property
+    def has_all_words(self) -> bool:
+        return self.share >= _ALL
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """The inputs of `AnsweredModel`, in its order."""
+        return (
+            self.share,
+            math.log1p(max(0.0, self.together - 2)),
+            1 / max(2, self.query_words),
+            math.sqrt(self.meaning or 0.0),
+            self.unknown_words / max(1, self.query_words),
+        )
+
+    @property
+    def crowd(self) -> float:
+        """Logarithm of the number of candidates that come near the first, with itself."""
+        return math.log1p(self.rivals)
+
+    @property
+    def size(self) -> float:
+        """Size of the memory on a logarithmic scale, from 0 (small) to 1 (large)."""
+        scale = math.log(LARGE_MEMORY_PASSAGES / SMALL_MEMORY_PASSAGES)
+        return min(1.0, max(0.0, math.log(max(1, self.passages) / SMALL_MEMORY_PASSAGES) / scale))
+
+
+def read_signals(
+    ranked: Sequence[Scored], pool: CandidatePool, query_text: str = "", vector: QueryVector | None = None
+) -> Signals:
+    """Return the signals of the ranked candidates of a query."""
+    terms = pool.terms
+    texts = {weighted.term.text for weighted in terms}
+    # A compound, such as an identifier, whose parts are terms as well, does not count.
+    counts = {text: float(len(text.split()) == 1 or not texts.issuperset(text.split())) for text in texts}
+    known = sum(counts[weighted.term.text] for weighted in terms if weighted.rows)
+    words = round(sum(counts.values()))
+    first = ranked[0].relevance if ranked else 0.0
+    # A passage far below the first, such as one that has the words of the query only above it, lends it no confidence.
+    near = [item for item in ranked if item.relevance >= LIKELY_SHARE * first]
+    is_in_pairs = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
+    best_texts = (
+        [f"{item.chunk.text}\n{item.chunk.heading}" for item in ranked[:_RUN_CANDIDATES]] if is_in_pairs else []
+    )
+    return Signals(
+        share=max((item.evidence.reach for item in near), default=0.0),
+        # A word that another stands for is part of a word.
+        together=max(
+            (sum(counts[text] * share for text, share in item.evidence.shares.items()) for item in near), default=0.0
+        ),
+        meaning=_meaning_lead(ranked),
+        nearest=max((item.evidence.meaning for item in ranked), default=0.0),
+        most_by_meaning=vector.most_by_meaning if vector else 0.0,
+        first=first,
+        # Recency may have put one first that fits less than others: those count as equal to it.
+        rivals=sum([math.exp(min(0.0, item.relevance / first - 1) / NEAR_SHARE) for item in ranked[1:] if first > 0]),
+        passages=pool.passages,
+        query_words=words,
+        unknown_words=max(0, words - max(1, round(known))),
+        runs=max((share_in_runs(query_text, text) for text in best_texts), default=0.0) if is_in_pairs else None,
+    )
+
+
+def _meaning_lead(ranked: Sequence[Scored]) -> float | None:
+    meanings = [item.evidence.meaning for item in ranked if item.vector is not None]
+    if not meanings:
+        return None
+    nearest, *others = nlargest(_NEXT_IN_MEANING, meanings)
+    if len(others) < 3:
+        return nearest - (others[-1] if others else nearest)
+    return nearest - (others[(len(others) - 1) // 2] + others[len(others) // 2]) / 2
+
+
+def share_in_runs(query: str, text: str) -> float:
+    """Return the share of a query's unspaced characters that are in a run of characters of a text."""
+    text = "".join(fold(text).lower().split())
+    total = covered = 0
+    for word in fold(query[:_MAX_RUN_CHARS]).lower().split():
+        run = "".join(filter(is_unspaced, word))
+        total += len(run)
+        end_of_covered = 0
+        for at in range(len(run)):
+            end = _end_of_run(run, at)
+            if end and run[at:end] in text:
+                covered += end - max(at, end_of_covered)
+                end_of_covered = end
+    return covered / total if total else 0.0
+
+
+def _end_of_run(text: str, start: int) -> int | None:
+    """Return the end of the shortest run from a character on, or None if there are too few letters."""
+    letters = 0
+    for at in range(start, len(text)):
+        letters += _LETTERS_OF_IDEOGRAPH if "\u3400" <= text[at] <= "\u9fff" else 1
+        if letters >= _RUN_LETTERS:
+            return at + 1
+    return None
+
+
+def estimate_confidence(
+    signals: Signals,
+    *,
+    models: AnsweredModels | None = None,
+    unspaced: CrowdModel = UNSPACED_ANSWERED,
+    right: CrowdModel = FIRST_IS_RIGHT,
+) -> float:
+    """Return the score of the first hit: likely or better if there is an answer, strong if the hit is the answer."""
+    answered = estimate_answered(signals, models, unspaced=unspaced)
+    is_right = _chance(right.base + right.figure * signals.first - right.crowd * signals.crowd)
+    if answered >= LIKELY_FROM and is_right >= STRONG_FROM:
+        return is_right
+    return min(answered, JUST_LIKELY)
+
+
+def estimate_answered(
+    signals: Signals, models: AnsweredModels | None = None, *, unspaced: CrowdModel = UNSPACED_ANSWERED
+) -> float:
+    """Return how sure it is, from 0 to 1, that there is an answer. 0.25 is the bound that was chosen on folds."""
+    least = ALL_WORDS_CONFIDENCE if signals.has_all_words else _chance_in_other_words(signals)
+    if signals.runs is not None:
+        logit = unspaced.base + unspaced.figure * math.sqrt(signals.runs) - unspaced.crowd * signals.crowd
+    elif signals.share <= 0:
+        return least
+    else:
+        models = models or (WORDS_ONLY if signals.meaning is None else WITH_MEANING)
+        features = 1.0, *signals.features
+        small, large = (sum(map(mul, model, features)) for model in (models.small, models.large))
+        logit = signals.size * large + (1 - signals.size) * small
+    return max(_chance(logit), least)
+
+
+def _chance_in_other_words(signals: Signals) -> float:
+    """Return how sure the similarity of the nearest passage is if hardly a word of the query is in the notes: it may be
+    in another language. Among more passages, one is nearer."""
+    if signals.runs or (signals.share > 0 and signals.unknown_words < UNKNOWN_FROM * signals.query_words):
+        return 0.0
+    doublings = math.log2(max(1.0, signals.passages / NEAR_AMONG_PASSAGES))
+    return min(signals.most_by_meaning, LIKELY_FROM * signals.nearest / (NEAR_FROM + NEAR_BY_DOUBLING * doublings))
+
+
+def _chance(logit: float) -> float:
+    return 1 / (1 + math.exp(-max(-50.0, logit)))  # `exp` overflows from 710 on
+
+
+def confidence_after_reranking(
+    confidence: float, before: Sequence[Scored], after: Sequence[Scored], weight: float
+) -> float:
+    """Return the confidence once a model has read the best passages: its judgement of the first counts here too."""
+    if not after:
+        return confidence
+    first = after[0]
+    before_relevance = next(scored.relevance for scored in before if scored.chunk.row == first.chunk.row)
+    if first.relevance == before_relevance:  # the model has read nothing
+        return confidence
+    return min(1.0, max(0.0, first.relevance + (1 - weight) * (confidence - before_relevance)))
+
+
+# scores
+
+
+def calibrate(ranked: Sequence[Scored], confidence: float, signals: Signals) -> list[Scored]:
+    """Scale the scores, so that the best relevance equals ``confidence``. The order is the same.
+
+    Hits that are not about as good as the first are scaled to likely at most. If there is an answer, a hit is likely
+    from `LIKELY_SHARE` of the first sum on, however sure it is that there is one: it may be the answer.
+    """
+    best_relevance = max((scored.relevance for scored in ranked), default=0.0)
+    best_score = max((scored.score for scored in ranked), default=0.0)
+    if best_relevance <= 0:
+        return list(ranked)
+    first = min(confidence * best_score / best_relevance, 1.0)
+    likely = min(confidence, JUST_LIKELY)
+    power = math.log(likely / LIKELY_FROM) / -math.log(LIKELY_SHARE) if likely >= LIKELY_FROM else 1.0
+    scaled = []
+    for scored in ranked:
+        share = scored.score / best_score
+        best = first if share >= AS_GOOD_FROM else first * min(1.0, JUST_LIKELY / max(confidence, JUST_LIKELY))
+        factor = best * share**power / scored.score if scored.score > 0 else 0.0
+        scaled.append(
+            replace(
+                scored,
+                score=scored.score * factor,
+                relevance=scored.relevance * factor,
+                explain=partial(_scaled_parts, scored, factor, confidence, signals),
+                added=(),
+                unscaled=scored.relevance,
+            )
+        )
+    return scaled
+
+
+def _scaled_parts(scored: Scored, factor: float, confidence: float, signals: Signals) -> tuple[ScorePart, ...]:
+    parts = scored.parts()
+    outside = [replace(part, value=part.value * factor) for part in parts if part.name in PARTS_OUTSIDE_THRESHOLD]
+    rest = [part for part in parts if part.name not in PARTS_OUTSIDE_THRESHOLD]
+    words = "every word" if signals.has_all_words else f"{signals.share:.0%} of the words"
+    lead = signals.meaning
+    nearest = "" if lead is None else f"; the closest match in meaning is {lead:.2f} ahead of the next"
+    reason = f"confidence {confidence:.2f}: one passage contains {words}{nearest}"
+    return (*rest, ScorePart("fit", (factor - 1) * sum(part.value for part in rest), reason), *outside)

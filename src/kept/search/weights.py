@@ -71,12 +71,12 @@ is too little for a hit of one word to be likely."""
 FORM_SHARE = 1.0
 """Weight of an irregular form, which is the same word."""
 
-# confidence in the hits, see `confidence`
+# confidence in the hits
 
 
 class AnsweredModel(NamedTuple):
     """Coefficients of a logistic model of whether there is an answer: the constant, and one for each of
-    `confidence.Signals.features`."""
+    `scores.Signals.features`."""
 
     base: float
     share: float
