@@ -179,9 +179,7 @@ class IndexService(WorkspaceIndex):
             self._notices.append(f"The index was rebuilt: {report.rebuilt}.")
         return report.failures
 
-    def _search_index(
-        self, request: IndexQuery, vector: QueryVector | None, progress: Progress | None
-    ) -> SearchResult:
+    def _search_index(self, request: IndexQuery, vector: QueryVector | None, progress: Progress | None) -> SearchResult:
         from kept.search.pipeline import search_index
 
         problems: tuple[str, ...] = ()
