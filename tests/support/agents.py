@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kept import Memory, SessionStore
+from kept import SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import AgentEvent, Inbound, Reply
-from kept.models.base import ChatModel
+from kept.models.base import ChatModel, turn_text
 from kept.sessions.entries import CompactionEntry, Entry, Message, StateEntry
 from kept.sessions.record import SessionRecord
-from kept.testing import FakeEmbedder, FrozenClock, ScriptedChat
+from kept.testing import FrozenClock, ScriptedChat
+from tests.support.workspaces import open_memory
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 
@@ -24,14 +25,7 @@ class AgentHarness:
     def __init__(self, tmp_path: Path, model: ChatModel, *, tools: Sequence[Any] = (), **settings: Any) -> None:
         self.clock = FrozenClock(NOW)
         self.workspace = tmp_path / "workspace"
-        self.memory = Memory.open(
-            self.workspace,
-            home=tmp_path / "home",
-            embedder=FakeEmbedder(),
-            clock=self.clock,
-            create=True,
-            settings={"session.reset.mode": "none", **settings},
-        )
+        self.memory = open_memory(tmp_path, clock=self.clock, settings={"session.reset.mode": "none", **settings})
         self.sessions = SessionStore(self.memory.config, clock=self.clock)
         self.model = model
         self.agent = Agent(self.memory, self.sessions, model, tools=tools, retry_wait_s=0.0)
@@ -92,6 +86,4 @@ def reply(events: list[AgentEvent]) -> Reply:
 
 def shown(request: Any) -> str:
     """Return everything that a model was sent, as one text."""
-    from kept.models.base import turn_text
-
     return "\n".join((request.system, *map(turn_text, request.turns)))

@@ -91,22 +91,14 @@ def fill_home(home: Path) -> None:
 
 def canonical(home: Path) -> dict[str, bytes | None]:
     """Return the files of a home that an archive has, without the settings."""
-    leaves = (
-        "index.sqlite",
-        "sessions.sqlite",
-        "access-token.json",
-        "fence.key",
-        "forgetting.json",
-        "service.env",
-        ".env",
-        "config.yaml",
-    )
+    derived = ("index.sqlite", "sessions.sqlite", "forgetting.json")
+    secret = ("access-token.json", "fence.key", "service.env", ".env", "config.yaml")
     return {
         path: content
         for path, content in tree_of(home).items()
         if "/.kept/storage/" not in path
         and content is not None
-        and not Path(path).name.startswith(leaves)
+        and not Path(path).name.startswith((*derived, *secret))
         and not path.endswith(".lock")
         and "/.git/" not in path
         and not path.startswith("connect/")

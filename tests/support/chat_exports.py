@@ -8,16 +8,7 @@ from typing import Any
 # ChatGPT
 
 
-def gpt_node(
-    node_id: str,
-    parent: str | None,
-    role: str = "user",
-    text: str | None = None,
-    *,
-    content: dict[str, Any] | None = None,
-    minute: int = 0,
-    **more: Any,
-) -> dict[str, Any]:
+def gpt_node(node_id, parent, role="user", text=None, *, content=None, minute=0, **more: Any) -> dict[str, Any]:
     """Return a node of a mapping. ``more`` replaces fields of its message."""
     message = {
         "id": node_id,
@@ -68,26 +59,19 @@ def gpt_talk(conversation_id: str = "gpt-1", title: str = "Spare key") -> dict[s
 # Claude.ai
 
 
-def claude_message(
-    uuid: str, sender: str, text: str = "", *blocks: dict[str, Any], minute: int = 0, **more: Any
-) -> dict[str, Any]:
+def claude_message(uuid, sender, text="", *blocks: dict[str, Any], minute=0, **more: Any) -> dict[str, Any]:
     when = f"2026-03-04T09:{minute:02d}:00.123456Z"
     return {
         "uuid": uuid,
         "text": text,
         "content": list(blocks) or [{"type": "text", "text": text, "citations": []}],
         "sender": sender,
-        "created_at": when,
-        "updated_at": when,
-        "attachments": [],
-        "files": [],
+        **{"created_at": when, "updated_at": when, "attachments": [], "files": []},
         **more,
     }
 
 
-def claude_conversation(
-    *messages: dict[str, Any], uuid: str = "cl-1", name: str = "Bees", **more: Any
-) -> dict[str, Any]:
+def claude_conversation(*messages: dict[str, Any], uuid="cl-1", name="Bees", **more: Any) -> dict[str, Any]:
     return {
         "uuid": uuid,
         "name": name,

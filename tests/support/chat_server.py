@@ -37,33 +37,16 @@ class Call:
         return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
 
 
-@dataclass(frozen=True)
-class _Said:
-    text: str
-    calls: tuple[Call, ...]
-    stop: str | None
-    usage: tuple[int, int, int]
-    piece_chars: int
-    thought: str
-
-
-class Says(_Said):
+class Says:
     """A text followed by tool calls, streamed in pieces.
 
     ``thought`` comes first, signed, in Anthropic's format. ``stop`` is the provider's stop reason.
     ``usage`` is input tokens, output tokens, and input tokens from the cache.
     """
 
-    def __init__(
-        self,
-        text: str = "",
-        *calls: Call,
-        stop: str | None = None,
-        usage: tuple[int, int, int] = (100, 20, 0),
-        piece_chars: int = 7,
-        thought: str = "",
-    ) -> None:
-        super().__init__(text, calls, stop, usage, piece_chars, thought)
+    def __init__(self, text="", *calls: Call, stop=None, usage=(100, 20, 0), piece_chars=7, thought="") -> None:
+        self.text, self.calls, self.thought = text, calls, thought
+        self.stop, self.usage, self.piece_chars = stop, usage, piece_chars
 
 
 @dataclass(frozen=True)
@@ -285,9 +268,8 @@ class _Anthropic(_Wire):
         events: list[str] = []
         first = 0
         if says.thought:
-            deltas = [
-                {"type": "thinking_delta", "thinking": piece} for piece in _pieces(says.thought, says.piece_chars)
-            ]
+            pieces = _pieces(says.thought, says.piece_chars)
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
             deltas.append({"type": "signature_delta", "signature": f"signed:{says.thought}"})
             events += self._block(0, {"type": "thinking", "thinking": "", "signature": ""}, deltas)
             first = 1

@@ -23,15 +23,8 @@ _DISPATCH, _HEARTBEAT, _IDENTIFY, _RESUME, _HELLO, _HEARTBEAT_ACK = 0, 1, 2, 6, 
 
 
 def user_json(number: int, name: str, *, bot: bool = False) -> dict[str, Any]:
-    return {
-        "id": str(number),
-        "username": name.lower(),
-        "global_name": name,
-        "discriminator": "0",
-        "avatar": None,
-        "public_flags": 0,
-        "bot": bot,
-    }
+    names = {"id": str(number), "username": name.lower(), "global_name": name, "discriminator": "0"}
+    return {**names, "avatar": None, "public_flags": 0, "bot": bot}
 
 
 BOT = user_json(ME, "Kept", bot=True)
@@ -96,16 +89,7 @@ class DiscordServer:
     # Called by tests
 
     def write(
-        self,
-        text: str,
-        *,
-        user: int = 7,
-        name: str = "Ada",
-        channel: int | None = None,
-        server: int | None = None,
-        deliver: bool = True,
-        is_bot: bool = False,
-        **more: Any,
+        self, text: str, *, user=7, name="Ada", channel=None, server=None, deliver=True, is_bot=False, **more: Any
     ) -> str:
         """Send a message, on a server if one is given. Without ``deliver`` the bot's connection does not see it."""
         message = self._make(str(channel or 100 + user), text, user_json(user, name, bot=is_bot), **more)
@@ -163,17 +147,10 @@ class DiscordServer:
                 self.identified += 1
                 self.intents = payload["d"]["intents"]
                 self._log, self._sequence = [], 0
-                ready = {
-                    "v": 10,
-                    "user": OWN,
-                    "guilds": [],
-                    "session_id": "s1",
-                    "resume_gateway_url": f"ws://{self._host}/gateway",
-                    "shard": [0, 1],
-                    "application": {"id": str(ME), "flags": 0},
-                }
+                session = {"session_id": "s1", "resume_gateway_url": f"ws://{self._host}/gateway", "shard": [0, 1]}
+                application = {"id": str(ME), "flags": 0}
                 self._socket = socket
-                self._dispatch("READY", ready)
+                self._dispatch("READY", {"v": 10, "user": OWN, "guilds": [], **session, "application": application})
             case op if op == _RESUME:
                 self.resumed += 1
                 self._socket = socket
@@ -221,13 +198,9 @@ class DiscordServer:
 
     async def _list(self, request: web.Request) -> web.Response:
         after, channel = int(request.query.get("after", 0)), request.match_info["channel"]
-        found = [
-            message
-            for message in self.messages.values()
-            if message["channel_id"] == channel and int(message["id"]) > after
-        ]
-        oldest = sorted(found, key=lambda message: int(message["id"]))[: int(request.query.get("limit", 50))]
-        return web.json_response(oldest[::-1])
+        in_channel = [message for message in self.messages.values() if message["channel_id"] == channel]
+        later = [message for message in in_channel if int(message["id"]) > after]  # ids grow
+        return web.json_response(later[: int(request.query.get("limit", 50))][::-1])
 
     async def _create(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -249,21 +222,10 @@ class DiscordServer:
     def _make(self, channel: str, text: str, author: dict[str, Any], **more: Any) -> dict[str, Any]:
         self._next += 1 << 22
         message = {
-            "id": str(self._next),
-            "channel_id": channel,
-            "author": author,
-            "content": text,
-            "timestamp": "2026-03-14T15:09:00+00:00",
-            "edited_timestamp": None,
-            "tts": False,
-            "mention_everyone": False,
-            "mentions": [],
-            "mention_roles": [],
-            "attachments": [],
-            "embeds": [],
-            "pinned": False,
-            "type": 0,
-            "flags": 0,
+            **{"id": str(self._next), "channel_id": channel, "author": author, "content": text, "type": 0, "flags": 0},
+            **{"timestamp": "2026-03-14T15:09:00+00:00", "edited_timestamp": None},
+            **dict.fromkeys(("tts", "mention_everyone", "pinned"), False),
+            **{name: [] for name in ("mentions", "mention_roles", "attachments", "embeds")},
             **more,
         }
         self.messages[message["id"]] = message

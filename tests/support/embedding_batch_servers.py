@@ -17,7 +17,7 @@ from tests.support.embedding_servers import KEY, Refused, Reply, Request, only, 
 
 
 class BatchProvider(servers.Provider):
-    """Base class of the servers. `steps` records the calls in order."""
+    """Base class of the servers. `steps` records the calls in order. Subclasses have `step_of` and `check_key`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,12 +48,6 @@ class BatchProvider(servers.Provider):
         self.at(step, "after")
         return reply
 
-    def step_of(self, request: Request) -> str:
-        raise NotImplementedError
-
-    def check_key(self, request: Request) -> None:
-        raise NotImplementedError
-
     def end(self, batch: dict[str, Any]) -> str | None:
         """Return the final status of a batch, or None if it needs more polls."""
         batch["looks"] += 1
@@ -81,7 +75,7 @@ def parts_of(request: Request) -> list[tuple[Any, bytes]]:
 
 
 class _FileBatches(BatchProvider):
-    window = ""
+    """A provider that takes a file of requests. Subclasses have `window`, `check_batch` and `dims_of`."""
 
     def step_of(self, request: Request) -> str:
         path = urlsplit(request.path).path
@@ -109,9 +103,6 @@ class _FileBatches(BatchProvider):
         name = f"file-{len(self.files) + 1}"
         self.files[name] = fields["file"]
         return {"id": name, "object": "file", "bytes": len(fields["file"]), "purpose": "batch"}
-
-    def check_batch(self, body: Any) -> None:
-        raise NotImplementedError
 
     def _create(self, request: Request) -> Any:
         body = request.body
@@ -163,9 +154,6 @@ class _FileBatches(BatchProvider):
     def text(self, line: Any) -> str:
         (text,) = line["body"]["input"]
         return text
-
-    def dims_of(self, batch: dict[str, Any], line: Any) -> int | None:
-        raise NotImplementedError
 
     def line(self, batch: dict[str, Any], line: Any) -> Any:
         vector = self.vectors([self.text(line)], self.dims_of(batch, line))[0]

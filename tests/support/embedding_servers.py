@@ -81,7 +81,7 @@ class Handler(LoopbackHandler, BaseHTTPRequestHandler):
 
 
 class Provider(LoopbackServer):
-    """Base class of the servers. Subclasses implement the documented behaviour in `check_and_embed`."""
+    """Base class of the servers. Subclasses have the documented behaviour: `check_and_embed` and `error`."""
 
     path = ""
     dims = 64
@@ -104,12 +104,6 @@ class Provider(LoopbackServer):
             return Reply(200, self.check_and_embed(request))
         except Refused as exc:
             return Reply(exc.status, self.error(exc.status, str(exc)))
-
-    def check_and_embed(self, request: Request) -> Any:
-        raise NotImplementedError
-
-    def error(self, status: int, message: str) -> Any:
-        raise NotImplementedError
 
     def vectors(self, texts: list[str], dims: int | None = None) -> list[list[float]]:
         require(all(isinstance(text, str) and text.strip() for text in texts), 400, "Input cannot be an empty string.")
@@ -158,12 +152,8 @@ class OpenAI(Provider):
         vectors = self.vectors(body["input"], body.get("dimensions"))
         data = [{"object": "embedding", "index": at, "embedding": vector} for at, vector in enumerate(vectors)]
         data.reverse()  # the order is not guaranteed; clients must use the index
-        return {
-            "object": "list",
-            "data": data,
-            "model": body["model"],
-            "usage": {"prompt_tokens": 8, "total_tokens": 8},
-        }
+        usage = {"prompt_tokens": 8, "total_tokens": 8}
+        return {"object": "list", "data": data, "model": body["model"], "usage": usage}
 
 
 class Voyage(Provider):
@@ -228,20 +218,11 @@ class Ollama(Provider):
 
     def check_and_embed(self, request: Request) -> Any:
         body = request.body
-        require(
-            body["model"].partition(":")[0] == self.model,
-            404,
-            f'model "{body["model"]}" not found, try pulling it first',
-        )
+        model = body["model"]
+        require(model.partition(":")[0] == self.model, 404, f'model "{model}" not found, try pulling it first')
         only(body, "model", "input", "truncate", "dimensions", "options", "keep_alive")
-        return {
-            "model": body["model"],
-            "embeddings": self.vectors(body["input"], body.get("dimensions")),
-            "total_duration": 1,
-        }
-
-    def texts_of(self, body: Any) -> list[str]:
-        return list(body["input"])
+        vectors = self.vectors(body["input"], body.get("dimensions"))
+        return {"model": model, "embeddings": vectors, "total_duration": 1}
 
 
 # Faults
@@ -268,10 +249,6 @@ def drips(handler: Handler, request: Request) -> None:
     handler.send_response(200)
     handler.send_header("content-length", "1000000")
     handler.end_headers()
-    _drip(handler)
-
-
-def _drip(handler: Handler) -> None:
     while not handler.server.owner.stopped.wait(0.01):
         handler.wfile.write(b" ")
         handler.wfile.flush()

@@ -5,11 +5,10 @@ from contextlib import asynccontextmanager
 
 import httpx
 
-from kept import Memory
 from kept.gateway.channels.gateway import Gateway
-from kept.testing import FakeEmbedder
 from tests.support.running_gateway import running_gateway
 from tests.support.waiting import PATIENCE_S
+from tests.support.workspaces import open_memory
 
 
 class Service:
@@ -40,18 +39,12 @@ def read_events(raw: bytes) -> list[tuple[str, dict]]:
 
 @asynccontextmanager
 async def serving(tmp_path, model=None, *, headers=None, limits=None, agent_settings=None, **settings):
-    memory = Memory.open(
-        tmp_path / "workspace",
-        home=tmp_path / "home",
-        embedder=FakeEmbedder(),
-        create=True,
-        settings={
-            "gateway.http.port": 0,
-            "gateway.serve.address_rate_per_s": 0,  # tests ask as often as they like
-            **{f"gateway.{name}": value for name, value in settings.items()},
-            **(agent_settings or {}),
-        },
-    )
+    given = {
+        **{"gateway.http.port": 0, "gateway.serve.address_rate_per_s": 0},  # tests ask as often as they like
+        **{f"gateway.{name}": value for name, value in settings.items()},
+        **(agent_settings or {}),
+    }
+    memory = open_memory(tmp_path, settings=given)
     async with running_gateway(memory, model, limits=limits) as (gateway, _, lines):
         url = lines[0].split()[1].removesuffix("/v1/messages").rstrip(",").removesuffix("/v1/messages")
         async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, headers=headers) as client:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from kept import Memory, SessionStore
+from kept import SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import Inbound
 from kept.base.clock import Clock, SystemClock
-from kept.gateway.channel import Channel, ResponderTiming
+from kept.gateway.channel import Channel
 from kept.gateway.dispatcher import Dispatcher
 from kept.gateway.inbox import Inbox
 from kept.gateway.inbox_records import AnswerRun
@@ -22,8 +22,9 @@ from kept.sessions.entries import Message
 from kept.sessions.session_key import SessionKey
 from kept.storage.files.file_storage import FileStorage
 from kept.storage.open import INBOX_LEASE
-from kept.testing import FakeEmbedder, ScriptedChat
+from kept.testing import ScriptedChat
 from tests.support.waiting import PATIENCE_S
+from tests.support.workspaces import open_memory
 
 TIME_LINE = re.compile(r"\[[A-Z][a-z]+day \d{4}-\d\d-\d\d \d\d:\d\d(?:, received [-\d: ]+)?\]")
 
@@ -67,35 +68,14 @@ class RecordingChannel(Channel):
 class ResponderHarness:
     """Everything that a responder needs. It outlives the responder, as files outlive a process."""
 
-    def __init__(
-        self,
-        tmp_path: Path,
-        model: ScriptedChat | None = None,
-        *,
-        agent_settings: Mapping[str, Any] | None = None,
-        **settings: Any,
-    ) -> None:
-        self.memory = Memory.open(
-            tmp_path / "workspace",
-            home=tmp_path / "home",
-            embedder=FakeEmbedder(),
-            create=True,
-            settings={
-                **{f"gateway.auto_responder.{name}": value for name, value in settings.items()},
-                **(agent_settings or {}),
-            },
-        )
+    def __init__(self, tmp_path: Path, model=None, *, agent_settings=None, **settings: Any) -> None:
+        own = {f"gateway.auto_responder.{name}": value for name, value in settings.items()}
+        self.memory = open_memory(tmp_path, settings={**own, **(agent_settings or {})})
         self.sessions = SessionStore(self.memory.config)
         self.model = model or ScriptedChat(lambda request: f"You said: {asked(request)}")
         self.journal = str(tmp_path / "home" / "agents" / "main" / "inbox.jsonl")
 
-    def responder(
-        self,
-        channels: Mapping[str, Channel],
-        *,
-        dispatcher_class: type[Dispatcher] = Dispatcher,
-        timing: ResponderTiming | None = None,
-    ) -> Responder:
+    def responder(self, channels: Mapping[str, Channel], *, dispatcher_class=Dispatcher, timing=None) -> Responder:
         agent = Agent(self.memory, self.sessions, self.model, retry_wait_s=0.0)
         settings = self.memory.config.gateway.auto_responder
         return Responder(dispatcher_class(agent), self.inbox(), settings, channels, timing=timing)
@@ -131,11 +111,7 @@ def open_inbox(folder: Path, clock: Clock | None = None) -> Inbox:
 
 @asynccontextmanager
 async def running_responder(
-    harness: ResponderHarness,
-    *,
-    dispatcher_class: type[Dispatcher] = Dispatcher,
-    timing: ResponderTiming | None = None,
-    **channels: Channel,
+    harness: ResponderHarness, *, dispatcher_class=Dispatcher, timing=None, **channels: Channel
 ) -> AsyncIterator[Responder]:
     """Run a responder. On exit it finishes the messages that it accepted."""
     channels = channels or {"http": Channel()}

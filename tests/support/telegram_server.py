@@ -114,25 +114,14 @@ class BotApi(LoopbackServer):
 
     # Called by tests
 
-    def write(
-        self,
-        text: str | None,
-        *,
-        user: int = 7,
-        chat: int | None = None,
-        username: str | None = None,
-        name: str = "Ada",
-        **more: Any,
-    ) -> int:
+    def write(self, text: str | None, *, user=7, chat=None, username=None, name="Ada", **more: Any) -> int:
         """Send a message to the bot, in a group if ``chat`` is given. Return its id."""
         with self._changed:
             self._next += 1
             number = self._next
             sender = {"id": user, "is_bot": False, "first_name": name, **({"username": username} if username else {})}
-            chat_json = (
-                {"id": user, "type": "private"} if chat is None else {"id": chat, "type": "supergroup", "title": "G"}
-            )
-            message = {"message_id": number, "date": int(time.time()), "chat": chat_json, "from": sender, **more}
+            where = {"id": chat, "type": "supergroup", "title": "G"} if chat else {"id": user, "type": "private"}
+            message = {"message_id": number, "date": int(time.time()), "chat": where, "from": sender, **more}
             if text is not None:
                 message["text"] = text
             self._updates.append({"update_id": number, "message": message})
@@ -143,13 +132,8 @@ class BotApi(LoopbackServer):
         """Press a button below the bot's last message."""
         with self._changed:
             self._next += 1
-            query = {
-                "id": str(self._next),
-                "from": {"id": user, "is_bot": False, "first_name": "Ada"},
-                "chat_instance": "1",
-                "message": self._message(len(self.sent)),
-                "data": data,
-            }
+            sender, message = {"id": user, "is_bot": False, "first_name": "Ada"}, self._message(len(self.sent))
+            query = {"id": str(self._next), "from": sender, "chat_instance": "1", "message": message, "data": data}
             self._updates.append({"update_id": self._next, "callback_query": query})
             self._changed.notify_all()
 

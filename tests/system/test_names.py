@@ -10,21 +10,10 @@ from pathlib import Path
 from tests.support.repository import SOURCE
 
 SAME_ROLE = {
-    "base",
-    "registry",
-    # a provider, in the packages for chat models, embeddings and batches
-    "gemini",
-    "openai",
-    "voyage",
-    # a command, beside what it calls
-    "agents",
-    "doctor",
-    "gateway",
-    "filter_sql",
-    "generation",
-    "index",
-    "status",
-    "vectors",
+    *("base", "registry"),
+    *("gemini", "openai", "voyage"),  # a provider, in the packages for chat models, embeddings and batches
+    *("agents", "doctor", "gateway", "index", "status"),  # a command, beside what it calls
+    *("filter_sql", "generation", "vectors"),
 }
 """Module names that may repeat: the same role in parallel packages, such as the two kinds of index."""
 

@@ -301,13 +301,3 @@ def test_opening_an_index_leaves_the_locks_of_another_connection_in_place(indexe
     assert held, "closing a file that SQLite has open drops its locks"
     second.close()
     first.close()
-
-
-def test_a_damaged_catalogue_of_sessions_is_replaced(tmp_path):
-    path = tmp_path / "home/agents/main/sessions.sqlite"
-    with SessionStore.open(home=tmp_path / "home") as sessions:
-        session = sessions.get_or_create("telegram", "5054")
-    path.write_bytes(b"not a database " * 1000)
-    with SessionStore.open(home=tmp_path / "home") as sessions:
-        assert [record.id for record in sessions.recent()] == [session.id]
-        assert "rebuilt from the transcripts" in sessions.take_problems()[0].reason
