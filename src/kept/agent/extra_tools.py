@@ -7,19 +7,20 @@ checks the arguments of a call before the function runs.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
 import json
 import logging
 import os
 import re
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from kept.agent.tools.toolbox import ToolOutcome
 from kept.base.clock import Clock
+from kept.base.digest import digest_bytes
 from kept.base.limits import (
     CHARS_PER_TOKEN,
     clip,
@@ -169,63 +170,56 @@ class McpTool:
     server: McpServer
 
     async def call(self, arguments: Mapping[str, Any]) -> ToolOutcome:
+        """Call the tool. A call that was under way when the server ended is not repeated: it may be carried out."""
         if MALFORMED in arguments:
             return ToolOutcome(f"{self.spec.name}: the arguments are not a JSON object.", is_error=True)
-        return await self.server.call(self.name, dict(arguments))
+        server, timeout_s = self.server, self.server.settings.timeout_s
+        try:
+            await server.connect()
+            async with asyncio.timeout(timeout_s):
+                result = await server.session.call_tool(self.name, dict(arguments))
+            return ToolOutcome(content_text(result), is_error=bool(getattr(result, "is_error", False)))
+        except ServerGone as exc:
+            text = f"The MCP server '{server.name}' cannot be used: {exc}"
+        except TimeoutError:
+            text = f"{self.name} took longer than {timeout_s:g} s. It may still be carried out."
+        except Exception as exc:  # noqa: BLE001 - the SDK checks results and may raise anything about them
+            text = f"{self.name} failed: {explain(exc)}"
+            if not await server.is_alive():
+                text = f"The MCP server '{server.name}' ended in the call. It is not known whether it was carried out."
+        return ToolOutcome(text, is_error=True)
 
 
 class McpServer:
     """Server of the settings, with the connection to it while there is one."""
+
+    session: ClientSession
 
     def __init__(self, name: str, settings: McpServerSettings, clock: Clock) -> None:
         self.name = name
         self.settings = settings
         self.tools: tuple[McpTool, ...] = ()
         self._clock = clock
-        self._failed_at_ns: int | None = None
         self._failure = ""
+        self._failed_at_ns = 0
         self._connecting = asyncio.Lock()
-        self._session: ClientSession
         self._task: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
 
-    async def prepare(self) -> str | None:
-        """Connect if there is no connection, and read the list of tools. Return a problem for the person, or None.
+    async def prepare(self) -> str:
+        """Connect if there is no connection, and read the list of tools. Return a problem for the person, or nothing.
 
         A server that could not be started is not tried again at once: the person would wait for it in every turn.
         """
-        if self._failed_at_ns is not None and self._clock.time_ns() - self._failed_at_ns < RETRY_S * 1e9:
-            return self._failure
-        try:
-            await self._connect()
-        except ServerGone as exc:
-            self._failure = f"The MCP server '{self.name}' cannot be used: {exc}"
-            self._failed_at_ns, self.tools = self._clock.time_ns(), ()
-            log.warning("%s", self._failure)
-            return self._failure
-        self._failed_at_ns = None
-        return None
-
-    async def call(self, tool: str, arguments: dict[str, Any]) -> ToolOutcome:
-        """Call a tool. A call that was under way when the server ended is not repeated: it may be carried out."""
-        from mcp import MCPError
-
-        try:
-            await self._connect()
-            async with asyncio.timeout(self.settings.timeout_s):
-                result = await self._session.call_tool(tool, arguments)
-            return ToolOutcome(content_text(result), is_error=bool(getattr(result, "is_error", False)))
-        except ServerGone as exc:
-            text = f"The MCP server '{self.name}' cannot be used: {exc}"
-        except TimeoutError:
-            text = f"{tool} took longer than {self.settings.timeout_s:g} s. It may still be carried out."
-        except MCPError as exc:
-            text = f"{tool} failed: {clip(printable_line(str(exc)), 500)}"
-            if not await self._is_alive():
-                text = f"The MCP server '{self.name}' ended in the call. It is not known whether it was carried out."
-        except Exception as exc:  # noqa: BLE001 - the SDK checks results and may raise anything about them
-            text = f"{tool} failed: {type(exc).__name__}: {clip(str(exc), 500)}"
-        return ToolOutcome(text, is_error=True)
+        if not self._failure or self._clock.time_ns() - self._failed_at_ns >= RETRY_S * 1e9:
+            try:
+                await self.connect()
+                self._failure = ""
+            except ServerGone as exc:
+                self._failure = f"The MCP server '{self.name}' cannot be used: {exc}"
+                self._failed_at_ns, self.tools = self._clock.time_ns(), ()
+                log.warning("%s", self._failure)
+        return self._failure
 
     async def close(self) -> None:
         self._stop.set()
@@ -235,10 +229,10 @@ class McpServer:
                 task.cancel()
                 await asyncio.wait([task])
 
-    async def _connect(self) -> None:
+    async def connect(self) -> None:
         """Make sure that there is a connection. Raise ServerGone if that fails or takes too long."""
         async with self._connecting:  # several turns at once share it
-            if await self._is_alive():
+            if await self.is_alive():
                 return
             await self.close()
             self._stop = asyncio.Event()
@@ -254,36 +248,36 @@ class McpServer:
                 await self.close()
                 raise
 
-    async def _is_alive(self) -> bool:
+    async def is_alive(self) -> bool:
         """Return whether the server answers."""
         if self._task is None or self._task.done():
             return False
         try:
             async with asyncio.timeout(_PING_TIMEOUT_S):
-                await self._session.send_ping()
+                await self.session.send_ping()
         except Exception:  # noqa: BLE001 - whatever the SDK raises, a new connection is needed
             return False
         return True
 
     async def _hold(self, started: asyncio.Future[list[Any]]) -> None:
         """Hold a connection until it is closed."""
-        errors = StderrTail()
+        errors, last_line = _collect_errors()
         try:
             async with AsyncExitStack() as stack:
-                self._session = await _open_session(self.settings, errors, stack)
-                tools = (await self._session.list_tools()).tools
+                self.session = await _open_session(self.settings, errors, stack)
+                tools = (await self.session.list_tools()).tools
                 if not started.done():
                     started.set_result(list(tools))
                 await self._stop.wait()
         except Exception as exc:  # noqa: BLE001 - the SDK and its transports raise many kinds, also in groups
-            wrote = errors.last_line()
+            wrote = "".join(clip(printable_line(redact(line)), 300) for line in last_line)
             reason = explain(exc) + (f" It wrote: {wrote}" if wrote else "")
             if not started.done():
                 started.set_exception(ServerGone(reason))
             else:
                 log.warning("a connection to an MCP server ended: %s", reason)
         finally:
-            errors.file.close()
+            errors.close()
             started.cancel()  # if it is not done
 
     def _offer(self, listed: Sequence[Any]) -> Iterator[McpTool]:
@@ -304,8 +298,8 @@ def tool_name(server: str, tool: str) -> str:
     name = "__".join(_NOT_IN_A_NAME.sub("_", part) for part in (server, tool))
     if len(name) <= _MAX_NAME and name == f"{server}__{tool}":
         return name
-    digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "replace")).hexdigest()[:8]
-    return f"{name[: _MAX_NAME - 9]}_{digest}"
+    digest = digest_bytes(f"{server}\0{tool}".encode("utf-8", "replace"))
+    return f"{name[: _MAX_NAME - 9]}_{digest[:8]}"
 
 
 def content_text(result: Any) -> str:
@@ -324,7 +318,7 @@ def content_text(result: Any) -> str:
     return utf8_safe("\n\n".join(texts)) or "Done."
 
 
-async def _open_session(settings: McpServerSettings, errors: StderrTail, stack: AsyncExitStack) -> ClientSession:
+async def _open_session(settings: McpServerSettings, errors: TextIO, stack: AsyncExitStack) -> ClientSession:
     """Start or reach a server, and shake hands with it."""
     try:
         from mcp import ClientSession, StdioServerParameters, stdio_client
@@ -347,31 +341,24 @@ async def _open_session(settings: McpServerSettings, errors: StderrTail, stack: 
             cwd=os.path.expanduser(settings.cwd) if settings.cwd else None,
             encoding_error_handler="replace",
         )
-        streams = await stack.enter_async_context(stdio_client(parameters, errlog=errors.file))
+        streams = await stack.enter_async_context(stdio_client(parameters, errlog=errors))
     session = await stack.enter_async_context(ClientSession(*streams))
     await session.initialize()
     return session
 
 
-class StderrTail:
-    """The end of what a program writes to standard error. ``file`` is where it writes."""
+def _collect_errors() -> tuple[TextIO, deque[str]]:
+    """Return a file for what a program writes to standard error, and the last line of it."""
+    source, target = os.pipe()
+    last_line: deque[str] = deque(maxlen=1)
 
-    def __init__(self) -> None:
-        source, target = os.pipe()
-        self.file: TextIO = os.fdopen(target, "w", encoding="utf-8")
-        self._text = ""
-        self._thread = threading.Thread(target=self._read, args=(source,), name="kept-mcp-stderr", daemon=True)
-        self._thread.start()
+    def read() -> None:
+        with open(source, encoding="utf-8", errors="replace") as file:
+            while line := file.readline(_STDERR_CHARS):
+                last_line.extend([line] if line.strip() else [])
 
-    def _read(self, source: int) -> None:
-        with os.fdopen(source, "rb", buffering=0) as file:
-            while piece := file.read(4_096):
-                self._text = (self._text + piece.decode("utf-8", "replace"))[-_STDERR_CHARS:]
-
-    def last_line(self) -> str:
-        """Return the last line so far, without secrets."""
-        lines = [line for line in self._text.splitlines() if line.strip()]
-        return clip(printable_line(redact(lines[-1])), 300) if lines else ""
+    threading.Thread(target=read, name="kept-mcp-stderr", daemon=True).start()
+    return open(target, "w", encoding="utf-8"), last_line
 
 
 def explain(error: BaseException) -> str:
