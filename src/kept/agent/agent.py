@@ -59,7 +59,6 @@ class Agent:
     ) -> None:
         """``tools`` are functions that the model may call. See `FunctionTool` for those that need permission."""
         self.services = AgentServices(
-            config=memory.config,
             memory=memory,
             sessions=sessions,
             model=model,
@@ -73,8 +72,6 @@ class Agent:
             ),
             approvals=ApprovalDesk(),
             retry_wait_s=retry_wait_s,
-            flushes=memory.config.agent.compaction.memory_flush.enabled,
-            thinking=memory.config.agent.model.thinking,
             secret=load_key(open_agent(memory.config), _FENCE_KEY),
         )
         self.models = SessionModels(self.services)

@@ -98,7 +98,7 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
         # Whether replies name their sources. A private conversation is left to the model.
         cites=mode == "on" if mode != "auto" else None if log.record.chat_type == DEFAULT_CHAT_TYPE else False,
         thinker=model.name,
-        thinking=services.thinking,
+        thinking=services.config.agent.model.thinking,
         conversation="" if memory.viewer is None else log.key,
         media=media_of(model),
         load_file=partial(load_attachment, log.transcript.storage),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
@@ -25,7 +24,6 @@ from kept.base.limits import estimate_tokens, one_line, shorten
 from kept.base.remote_errors import ContextOverflow
 from kept.base.values import frozen
 from kept.config import Config
-from kept.config.schema import ThinkingLevel
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.models.base import DEFAULT_CHOICE, ChatModel, ChatRequest, ModelFamily, ModelUsage, ToolSpec
@@ -86,7 +84,6 @@ class ModelLimits:
 
 @frozen
 class AgentServices:
-    config: Config
     memory: Memory
     sessions: SessionStore
     model: ChatModel
@@ -97,14 +94,19 @@ class AgentServices:
     approvals: ApprovalDesk
     retry_wait_s: float
     """Delay before a failed call is retried; it doubles with each attempt."""
-    flushes: bool = True
-    """True if facts are written down before messages leave the context."""
-    thinking: ThinkingLevel | None = None
-    """How much the model thinks before it answers; None is its default."""
+    secret: bytes = field(repr=False)
+    """Key of the markers of data. It is sent to nobody."""
     background: AgentServices | None = None
     """The same with the model for flushes and summaries, if that is another."""
-    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
-    """Key of the markers of data. It is sent to nobody."""
+
+    @property
+    def config(self) -> Config:
+        return self.memory.config
+
+    @property
+    def flushes(self) -> bool:
+        """True if facts are written down before messages leave the context."""
+        return self.config.agent.compaction.memory_flush.enabled
 
     @property
     def writer(self) -> AgentServices:
@@ -263,7 +265,7 @@ class SessionModels:
         background = self._family.background
         if background is None:
             return equipped
-        return replace(equipped, background=replace(self._with_model(services, background), thinking=None))
+        return replace(equipped, background=self._with_model(services, background))
 
     def _with_model(self, services: AgentServices, model: ChatModel) -> AgentServices:
         limits = self._limits.setdefault(id(model), ModelLimits(model))
@@ -280,7 +282,7 @@ class SessionModels:
 
     def describe(self, record: SessionRecord) -> str:
         """Return the model of a session and how much it thinks, in words."""
-        model, thinking = self._find_model(record), self._main.thinking
+        model, thinking = self._find_model(record), self._main.config.agent.model.thinking
         return f"model {model.name} ({model.provider}){f', thinking {thinking}' if thinking else ''}"
 
     def choose(self, sessions: SessionStore, session_id: str, choice: str) -> str:

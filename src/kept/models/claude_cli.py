@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from kept.base.limits import as_dict, clip, printable_line, utf8_safe
@@ -250,16 +251,9 @@ class ClaudeCli:
                 ) from exc
 
     def _command(self, request: ChatRequest, folder: str) -> list[str]:
-        command = [
-            self._program,
-            "--print",
-            "--output-format",
-            "stream-json",
-            "--verbose",
-            "--include-partial-messages",
-        ]
-        command += ["--no-session-persistence", "--disable-slash-commands", "--settings", '{"disableAllHooks": true}']
-        command += ["--tools", "", "--strict-mcp-config"]
+        command = [self._program, "--print", "--output-format", "stream-json", "--verbose"]
+        command += ["--include-partial-messages", "--no-session-persistence", "--disable-slash-commands"]
+        command += ["--settings", '{"disableAllHooks": true}', "--tools", "", "--strict-mcp-config"]
         if self._model:
             command += ["--model", self._model]
         if self._kept and request.purpose == "reply":
@@ -273,9 +267,7 @@ class ClaudeCli:
 def _write(folder: str, name: str, text: str) -> str:
     """Write a file that only this user can read, and return its path. It is deleted with the folder."""
     path = os.path.join(folder, name)
-    with open(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", errors="replace"
-    ) as file:
+    with open(path, "w", encoding="utf-8", errors="replace", opener=partial(os.open, mode=0o600)) as file:
         file.write(text)
     return path
 

@@ -15,6 +15,7 @@ from itertools import islice
 from kept.base.limits import CHARS_PER_TOKEN, estimate_tokens, one_line, weigh
 from kept.base.redact import redact
 from kept.base.values import frozen
+from kept.base.words.stopwords import content_words
 from kept.models.base import (
     NO_REPLY,
     ChatRequest,
@@ -168,12 +169,6 @@ _ENDS = re.compile(r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+(?=[^a-z\s]
 _ABBREVIATION = re.compile(r"(?i)(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|vs|etc|e\.g|i\.e|no|approx|[a-z])\.$")
 _FENCE = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _MARKUP = re.compile(r"^\s*(?:[-*+>]\s+|#{1,6}\s+|\d+[.)]\s+)+")
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_STOP = frozenset(
-    "a an and are as at be been but by can could did do does for from had has have he her him his how i if in into is"
-    " it its just me my no not of on or our she so some than that the their them then there they this to up us was we"
-    " were what when which who will with would you your".split()
-)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -195,22 +190,11 @@ def _cut(sentence: str) -> str:
     return (start.rpartition(" ")[0] or start) + "…"
 
 
-def compared_words(text: str) -> frozenset[str]:
-    """Return the words by which sentences are compared: for non-ASCII text, which may have no spaces, bigrams."""
-    words: set[str] = set()
-    for word in _WORD.findall(text.lower()):
-        if word.isascii():
-            words.add(word)
-        else:
-            words.update(word[at : at + 2] for at in range(max(1, len(word) - 1)))
-    return frozenset(words - _STOP) or frozenset(words)
-
-
 def _score(conversation: Iterable[SpokenLine]) -> list[Sentence]:
     """Return every sentence in order, scored by its cues, by how often its words recur, and by recency."""
     lines = list(conversation)
     sentence_words = [
-        (at, SpokenLine(text, one_line(line.speaker), line.when, one_line(line.source)), compared_words(text))
+        (at, SpokenLine(text, one_line(line.speaker), line.when, one_line(line.source)), frozenset(content_words(text)))
         for at, line in enumerate(lines)
         for text in split_sentences(redact(line.text))
     ]

@@ -17,7 +17,7 @@ accepts all three.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kept.base.limits import clip, one_line
@@ -92,17 +92,19 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     about = [time[:16]] if hit.listed else [f"{hit.grade}, score {hit.score:.2f}", time[:10]]
     cited = show_citation(hit.path, hit.start_line, hit.end_line)
     own = {line.strip("# ") for line in hit.snippet.splitlines() if line.startswith("#")}
-    names = {
-        "path": None if cited else hit.citation,
-        "under": " > ".join(part for part in (hit.heading or "").split(" > ") if part not in own),
-        "conversation": hit.title,
-        "project": hit.project,
-    }
-    head = f"[{number}] {cited or LONG_NAME} ({', '.join(about)})"
+    under = " > ".join(part for part in (hit.heading or "").split(" > ") if part not in own)
+    names = {"under": under, "conversation": hit.title, "project": hit.project}
+    head = _head(number, cited, hit.citation, ", ".join(about), names)
     snippet = clip(one_line(hit.snippet), max_chars) if max_chars else hit.snippet
     occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
     further = "".join(f"\n{_further(passage, max_chars)}" for passage in hit.further)
-    return f"{head}\n{_names(names)}{quote(snippet)}{_validity(hit.validity)}{occurrences}{further}"
+    return f"{head}\n{quote(snippet)}{_validity(hit.validity)}{occurrences}{further}"
+
+
+def _head(number: int | str, shown: str | None, path: str, about: str, names: Mapping[str, str | None]) -> str:
+    """Return the first lines of an entry: where it is, and the names that others have given it."""
+    lines = _names({"path": None if shown else path, **names})
+    return f"[{number}] {shown or LONG_NAME} ({about})\n{lines}".rstrip("\n")
 
 
 def _further(passage: Hit, max_chars: int | None) -> str:
@@ -143,11 +145,10 @@ def _occurrences(lead: str, others: Sequence[Occurrence]) -> str:
 def sessions_text(sessions: Sequence[tuple[SessionRecord, Sequence[Hit]]], degraded: Iterable[str] = ()) -> str:
     parts = [plural(len(sessions), "conversation") + ":" if sessions else "No conversation was found."]
     for number, (record, hits) in enumerate(sessions, 1):
-        path = show_path(record.citation)
         when = f"{record.created:%Y-%m-%d %H:%M} to {record.updated:%Y-%m-%d %H:%M}"
-        names = {"path": None if path else record.citation, "channel": record.channel, "title": record.title}
-        head = f"[{number}] {path or LONG_NAME} ({when}, {plural(record.messages, 'message')})"
-        parts.append(f"{head}\n{_names(names)}".rstrip("\n"))
+        about = f"{when}, {plural(record.messages, 'message')}"
+        names = {"channel": record.channel, "title": record.title}
+        parts.append(_head(number, show_path(record.citation), record.citation, about, names))
         parts += [_hit(f"{number}.{rank}", hit) for rank, hit in enumerate(hits, 1)]
     return "\n\n".join([*parts, *_problems(degraded)])
 
@@ -157,10 +158,8 @@ def listing_text(listing: Listing) -> str:
     more = f" of {total:,}" if shown < total else ""
     parts = [f"{shown:,}{more} {'entry' if total == 1 else 'entries'}, newest first:" if shown else _NOTHING_LISTED]
     for number, file in enumerate(listing, 1):
-        path = show_path(file.path)
-        names = {"path": None if path else file.path, "title": file.title, "begins": file.excerpt}
-        head = f"[{number}] {path or LONG_NAME} ({file.timestamp:%Y-%m-%d})"
-        parts.append(f"{head}\n{_names(names)}".rstrip("\n"))
+        names = {"title": file.title, "begins": file.excerpt}
+        parts.append(_head(number, show_path(file.path), file.path, f"{file.timestamp:%Y-%m-%d}", names))
     return "\n\n".join([*parts, *_problems(listing.degraded)])
 
 
@@ -233,7 +232,7 @@ def _problems(degraded: Iterable[str]) -> list[str]:
     return ["\n".join([_PROBLEMS, *reasons])] if reasons else []
 
 
-def _names(names: dict[str, str | None]) -> str:
+def _names(names: Mapping[str, str | None]) -> str:
     """Return a quoted line for each name that others have chosen."""
     lines = (f"{label}: {clip(one_line(name), _NAME_CHARS)}" for label, name in names.items() if name)
     return "".join(f"{quote(line)}\n" for line in lines)
