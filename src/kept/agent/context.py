@@ -439,7 +439,7 @@ class _Renderer:
 
     def user_parts(self, logged: LoggedMessage, lead: str = "") -> Iterator[Part]:
         message, text = logged.message, self._text(logged)
-        group = _group_block(message.metadata.get(GROUP), self._fence)
+        group = _group_block(message.metadata[GROUP], self._fence) if GROUP in message.metadata else ""
         quoted, quote = "", message.metadata.get(QUOTED)
         if isinstance(quote, dict) and str(quote.get("text", "")).strip():
             quoted = self._fence.block("quoted", str(quote["text"]), **{"from": str(quote.get("from") or "somebody")})

@@ -22,7 +22,7 @@ from kept.agent.session_log import ConversationView, SessionLog
 from kept.base.limits import CHARS_PER_TOKEN, clip, weigh
 from kept.base.records import Hit, SeenTail, cite, parse_citation
 from kept.base.words.stopwords import content_words
-from kept.errors import EmptyQuery, KeptError, NoteNotFound
+from kept.errors import EmptyQuery, KeptError
 from kept.memory import Memory
 from kept.models.base import media_of
 from kept.notes.daily import DailyNotes, find_daily
@@ -120,9 +120,8 @@ def read_files(memory: Memory) -> tuple[dict[str, str], list[str]]:
         if name == "HEARTBEAT.md" and not memory.config.agent.heartbeat.every:
             continue
         try:
-            files[name] = _read_note(memory, name)
-        except NoteNotFound:
-            continue
+            if memory.workspace.find(name):
+                files[name] = _read_note(memory, name)
         except KeptError as exc:
             problems.append(f"{name} is left out: {exc.message}")
     instructing = [name for name in files if name in INSTRUCTING]

@@ -18,7 +18,7 @@ from kept.agent.context import Budget, plan_budget
 from kept.agent.events import ApprovalDesk
 from kept.agent.extra_tools import ExtraTools
 from kept.agent.session_log import LoggedMessage, SessionLog
-from kept.agent.tools.tool_definitions import get_tool
+from kept.agent.tools.tool_definitions import TOOLS_BY_NAME
 from kept.base.clock import Backoff
 from kept.base.limits import estimate_tokens, one_line, shorten
 from kept.base.remote_errors import ContextOverflow
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _MEMORY_SPECS = tuple(
     ToolSpec(tool.name, tool.description, tool.parameters)
-    for tool in map(get_tool, ("memory_search", "memory_get", "memory_write"))
+    for tool in map(TOOLS_BY_NAME.__getitem__, ("memory_search", "memory_get", "memory_write"))
 )
 ATTEMPTS = 3
 _HALVINGS = 3
@@ -253,12 +253,11 @@ class SessionModels:
     def equip(self, log: SessionLog) -> AgentServices:
         """Return the services for a conversation: memory and tools as the person or group in it sees them, and its
         model. Everything that the model recalls, reads or writes goes through them."""
-        services = self._main
-        viewer = services.people.viewer_of(log.key)
-        if viewer != services.memory.viewer:
-            if log.memory is None or log.memory.viewer != viewer:
-                log.memory = services.memory.as_person(viewer)
-            services = replace(services, memory=log.memory)
+        memory = self._main.memory
+        if log.memory is None:  # who talks in a conversation never changes
+            viewer = self._main.people.viewer_of(log.key)
+            log.memory = memory if viewer == memory.viewer else memory.as_person(viewer)
+        services = replace(self._main, memory=log.memory)
         if self._family is None:
             return services
         equipped = self._with_model(services, self._find_model(log.sessions.get(log.session_id)))

@@ -181,7 +181,7 @@ class SessionLog:
         self.futile_tokens = 0
         """Size of the context when a summary turned out not to be shorter. It is not tried again soon."""
         self.memory: Memory | None = None
-        """Memory as the viewer of the last turn sees it, if it is not the agent's own."""
+        """Memory as those in the conversation see it, once a turn has needed it."""
         self.notices: set[str] = set()
         """Texts of the notices that were given in this session."""
         self._lock = threading.Lock()

@@ -62,7 +62,7 @@ class Ledger(Generic[LedgerEntry]):
         """
         if not any(isinstance(value, int) and value for value in asdict(entry).values()):
             return None
-        line = _to_line(entry if entry.day else replace(entry, day=self.today()))
+        line = json.dumps(asdict(entry if entry.day else replace(entry, day=self.today()))).encode()
 
         def add() -> None:
             log = self.open_log()
@@ -76,7 +76,7 @@ class Ledger(Generic[LedgerEntry]):
             if info is not None and info.size > COMPACT_ABOVE_BYTES:
                 log = self.open_log()
                 with suppress(StorageConflict):  # whoever was faster sums it up
-                    log.rewrite([_to_line(summed) for summed in _by_day(log.read())])
+                    log.rewrite([json.dumps(asdict(summed)).encode() for summed in _by_day(log.read())])
         except WorkspaceError as exc:
             return f"The ledger could not be written: {exc.message}"
         return None
@@ -117,10 +117,6 @@ def _by_day(entries: Iterable[LedgerEntry]) -> list[LedgerEntry]:
 
 def tokens_of_day(entries: Iterable[ModelSpending], day: str) -> int:
     return sum(entry.tokens for entry in entries if entry.day == day)
-
-
-def _to_line(entry: Spending | ModelSpending) -> bytes:
-    return json.dumps(asdict(entry)).encode()
 
 
 def _key(entry: Spending | ModelSpending) -> tuple[str, ...]:

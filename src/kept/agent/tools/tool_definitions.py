@@ -1,12 +1,10 @@
-"""Definitions of the tools, and the check of a call against them.
+"""Definitions of the tools.
 
 Descriptions are written for a model: when to use a tool, and what it returns.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from kept.base.records import SOURCES
@@ -21,8 +19,6 @@ MAX_RESULTS = 50
 MAX_LINES = 2_000
 DEFAULT_LISTED = 20
 MAX_LISTED = 200
-_TYPES: dict[str, Any] = {"string": str, "integer": int, "number": int | float, "boolean": bool}
-_TYPE_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 Schema = dict[str, Any]
 
@@ -38,7 +34,7 @@ class Tool:
     idempotent: bool = True
 
 
-# the small part of JSON Schema that tools use: `check_arguments` knows only this, and a test checks that it knows all
+# the small part of JSON Schema that tools use: the check of a call knows only this, and a test checks that it knows all
 
 
 def text(description: str, **more: Any) -> Schema:
@@ -253,11 +249,7 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 
-def get_tool(name: str) -> Tool:
-    tools = {tool.name: tool for tool in TOOLS}
-    if name not in tools:
-        raise UsageError(f"There is no tool '{name}'.", hint=f"There are: {', '.join(tools)}.")
-    return tools[name]
+TOOLS_BY_NAME = {tool.name: tool for tool in TOOLS}
 
 
 def definitions(style: Literal["anthropic", "openai"]) -> list[dict[str, Any]]:
@@ -268,77 +260,3 @@ def definitions(style: Literal["anthropic", "openai"]) -> list[dict[str, Any]]:
     if style == "openai":
         return [{"type": "function", "function": {**names, "parameters": tool.parameters}} for tool, names in described]
     raise UsageError(f"There are no definitions for '{style}'.", hint="Ask for 'anthropic' or 'openai'.")
-
-
-# checking a call, with messages that a model can act on
-
-
-def check_arguments(tool: Tool, arguments: object) -> dict[str, Any]:
-    """Return the arguments without those that are null. Raise UsageError if the tool does not take them."""
-    if not isinstance(arguments, Mapping):
-        raise UsageError(f"{tool.name}: the arguments have to be an object.", hint=_takes(tool))
-    properties: dict[str, Schema] = tool.parameters["properties"]
-    arguments = translate_arguments(tool.name, arguments)
-    for name in arguments:
-        if name not in properties:
-            raise UsageError(f"{tool.name}: there is no argument '{name}'.", hint=_takes(tool))
-    present = {name: value for name, value in arguments.items() if value is not None}
-    for name in tool.parameters["required"]:
-        if name not in present:
-            raise UsageError(f"{tool.name}: '{name}' is missing.", hint=str(properties[name]["description"]))
-    return {name: _checked(f"{tool.name}: '{name}'", properties[name], value) for name, value in present.items()}
-
-
-def _checked(where: str, schema: Schema, value: Any) -> Any:
-    type_name = schema["type"]
-    hint = str(schema["description"])
-    if type_name == "integer" and isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON has one type for all numbers
-    is_type = isinstance(value, _TYPES[type_name]) and isinstance(value, bool) == (type_name == "boolean")
-    if not is_type or (isinstance(value, float) and not math.isfinite(value)):
-        raise UsageError(f"{where} has to be {_TYPE_WORDS[type_name]}.", hint=hint)
-    if "enum" in schema and value not in schema["enum"]:
-        raise UsageError(f"{where} has to be one of: {', '.join(schema['enum'])}.", hint=hint)
-    if isinstance(value, str):
-        if not value.strip() and schema.get("minLength"):
-            raise UsageError(f"{where} is empty.", hint=hint)
-        if len(value) > schema.get("maxLength", len(value)):
-            raise UsageError(f"{where} is too long: at most {schema['maxLength']:,} characters.", hint=hint)
-    elif "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
-        raise UsageError(f"{where} has to be from {schema['minimum']} to {schema['maximum']:,}.", hint=hint)
-    return value
-
-
-def _takes(tool: Tool) -> str:
-    names = ", ".join(tool.parameters["properties"])
-    return f"It takes: {names}." if names else "It takes no arguments."
-
-
-_NAMES: dict[str, dict[str, str]] = {
-    "memory_search": {"topK": "maxResults", "limit": "maxResults", "sessionKey": "session"},
-    "memory_get": {"file": "path", "relPath": "path", "startLine": "from"},
-}
-_DAILY = "daily"
-"""File that stood for the log of a day."""
-
-
-def translate_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with their present names. A name that is given twice keeps the present one."""
-    names = _NAMES.get(tool, {})
-    if isinstance(tags := arguments.get("tags"), list):
-        arguments = {**arguments, "tags": ",".join(map(str, tags))}
-    present = {name: value for name, value in arguments.items() if name not in names}
-    for old, name in names.items():
-        if old in arguments:
-            present.setdefault(name, arguments[old])
-    if tool != "memory_get":
-        return present
-    end, first = present.pop("endLine", None), present.get("from")
-    if isinstance(end, int):
-        present.setdefault("lines", end - (first if isinstance(first, int) else 1) + 1)
-    if present.get("path") == _DAILY:
-        del present["path"]
-        present.setdefault("date", "today")
-    elif "file" in arguments:
-        present.pop("date", None)  # a date belonged to the daily file only
-    return present

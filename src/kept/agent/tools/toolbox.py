@@ -6,13 +6,14 @@ memory_forget is the only tool that removes something. It is offered by the MCP 
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from kept.agent.tools.tool_definitions import DEFAULT_LISTED, Tool, check_arguments, closed, get_tool, text
+from kept.agent.tools.tool_definitions import DEFAULT_LISTED, TOOLS_BY_NAME, Schema, Tool, closed, text
 from kept.agent.tools.tool_text import (
     error_text,
     from_citation,
@@ -51,6 +52,8 @@ _HITS_PER_SESSION = 3
 _MAX_TAGS = 50
 _NAMES = {"maxResults": "max_results", "minScore": "min_score", "asOf": "as_of"}
 """Arguments that `Memory` has under another name."""
+_TYPES: dict[str, Any] = {"string": str, "integer": int, "number": int | float, "boolean": bool}
+_TYPE_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 _FORGED_SOURCE = re.compile(r"\(from (?=sessions/)")
 """What a flush writes after a fact: the lines that it was taken from. A model cannot vouch for that."""
 
@@ -90,7 +93,9 @@ class Toolbox:
         is being answered, which would be the best match. The history records ``session``, the id of the conversation,
         and ``client``, the name of the calling program."""
         try:
-            checked = check_arguments(get_tool(name), arguments)
+            if name not in TOOLS_BY_NAME:
+                raise UsageError(f"There is no tool '{name}'.", hint=f"There are: {', '.join(TOOLS_BY_NAME)}.")
+            checked = check_arguments(TOOLS_BY_NAME[name], arguments)
             author = Author(self.memory.config.agent_id, session, name, client=client)
             outcome = HANDLERS[name](self, checked, seen, author)
         except SessionNotFound as exc:
@@ -245,6 +250,78 @@ def find_day(date: str, now: dt.datetime) -> dt.date:
 
 def error_outcome(error: KeptError) -> ToolOutcome:
     return ToolOutcome(error_text(error.message, error.hint), error, is_error=True)
+
+
+# checking a call, with messages that a model can act on
+
+
+def check_arguments(tool: Tool, arguments: object) -> dict[str, Any]:
+    """Return the arguments without those that are null. Raise UsageError if the tool does not take them."""
+    if not isinstance(arguments, Mapping):
+        raise UsageError(f"{tool.name}: the arguments have to be an object.", hint=_takes(tool))
+    properties: dict[str, Schema] = tool.parameters["properties"]
+    arguments = translate_arguments(tool.name, arguments)
+    for name in arguments:
+        if name not in properties:
+            raise UsageError(f"{tool.name}: there is no argument '{name}'.", hint=_takes(tool))
+    present = {name: value for name, value in arguments.items() if value is not None}
+    for name in tool.parameters["required"]:
+        if name not in present:
+            raise UsageError(f"{tool.name}: '{name}' is missing.", hint=str(properties[name]["description"]))
+    return {name: _checked(f"{tool.name}: '{name}'", properties[name], value) for name, value in present.items()}
+
+
+def _checked(where: str, schema: Schema, value: Any) -> Any:
+    type_name = schema["type"]
+    hint = str(schema["description"])
+    if type_name == "integer" and isinstance(value, float) and value.is_integer():
+        value = int(value)  # JSON has one type for all numbers
+    is_type = isinstance(value, _TYPES[type_name]) and isinstance(value, bool) == (type_name == "boolean")
+    if not is_type or (isinstance(value, float) and not math.isfinite(value)):
+        raise UsageError(f"{where} has to be {_TYPE_WORDS[type_name]}.", hint=hint)
+    if "enum" in schema and value not in schema["enum"]:
+        raise UsageError(f"{where} has to be one of: {', '.join(schema['enum'])}.", hint=hint)
+    if isinstance(value, str):
+        if not value.strip() and schema.get("minLength"):
+            raise UsageError(f"{where} is empty.", hint=hint)
+        if len(value) > schema.get("maxLength", len(value)):
+            raise UsageError(f"{where} is too long: at most {schema['maxLength']:,} characters.", hint=hint)
+    elif "minimum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
+        raise UsageError(f"{where} has to be from {schema['minimum']} to {schema['maximum']:,}.", hint=hint)
+    return value
+
+
+def _takes(tool: Tool) -> str:
+    names = ", ".join(tool.parameters["properties"])
+    return f"It takes: {names}." if names else "It takes no arguments."
+
+
+_OTHER_NAMES: dict[str, dict[str, str]] = {
+    "memory_search": {"topK": "maxResults", "limit": "maxResults", "sessionKey": "session"},
+    "memory_get": {"file": "path", "relPath": "path", "startLine": "from"},
+}
+
+
+def translate_arguments(tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with their present names. A name that is given twice keeps the present one."""
+    names = _OTHER_NAMES.get(tool, {})
+    if isinstance(tags := arguments.get("tags"), list):
+        arguments = {**arguments, "tags": ",".join(map(str, tags))}
+    present = {name: value for name, value in arguments.items() if name not in names}
+    for old, name in names.items():
+        if old in arguments:
+            present.setdefault(name, arguments[old])
+    if tool != "memory_get":
+        return present
+    end, first = present.pop("endLine", None), present.get("from")
+    if isinstance(end, int):
+        present.setdefault("lines", end - (first if isinstance(first, int) else 1) + 1)
+    if present.get("path") == "daily":  # a file that stood for the log of a day
+        del present["path"]
+        present.setdefault("date", "today")
+    elif "file" in arguments:
+        present.pop("date", None)  # a date belonged to the daily file only
+    return present
 
 
 # Forgetting. The first call only shows the places and returns a token. The second call, with the token, removes those
