@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 from kept.base.values import frozen
 from kept.errors import DocumentNotFound, LeaseLost, LockBusy, NoteTooLarge, StorageConflict
@@ -48,6 +47,32 @@ from kept.storage.contract import (
 )
 
 
+@frozen
+class _Stored:
+    """A document, which has bytes, or a log, which has lines."""
+
+    number: int = 0
+    """Number of the commit that changed it last."""
+    time_ns: int = 0
+    data: bytes = b""
+    lines: tuple[LogLine, ...] = ()
+    end: LogPosition = START
+    """A log without lines has an end, too."""
+    generation: int = 0
+
+    @property
+    def content(self) -> bytes:
+        return self.data + b"".join(line.data + b"\n" for line in self.lines)
+
+    def find(self, position: LogPosition) -> int:
+        """Return the index of the first line from a position on."""
+        return bisect_left(self.lines, position.offset, key=lambda line: line.start.offset)
+
+
+_NOTHING = _Stored()
+_Files = dict[str, _Stored]
+
+
 class MemoryStorage:
     def __init__(self) -> None:
         self.documents, self.logs = MemoryDocuments({}), MemoryLogs({})
@@ -60,18 +85,15 @@ class MemoryStorage:
         with self._changed:
             if lease is not None and self._leases.get(lease.name) is not lease:
                 raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
-            documents, logs = MemoryDocuments(dict(self.documents.files)), MemoryLogs(dict(self.logs.files))
-            stamp = next(self._numbers), time.time_ns()
-            ends: dict[str, LogPosition] = {}
+            files, number = {**self.documents.files, **self.logs.files}, next(self._numbers)
             for change in changes:
                 if isinstance(change, Append | Blank | Rewrite):
-                    ends |= logs.change(change, stamp)
-                elif isinstance(change, Write):
-                    documents.write(change, stamp)
+                    _change_log(files, change, number)
                 else:
-                    _take_away(logs if is_log(change.path) else documents, change)
-            self.documents.files, self.logs.files = documents.files, logs.files
-            return ends
+                    _change_whole(files, change, number)
+            self.documents.files = {path: files[path] for path in files if not is_log(path)}
+            self.logs.files = {name: files[name] for name in files if is_log(name)}
+            return {change.path: files[change.path].end for change in changes if isinstance(change, Append | Rewrite)}
 
     def exists(self) -> bool:
         return True
@@ -97,23 +119,47 @@ class MemoryStorage:
                 self._changed.notify_all()
 
 
-def _take_away(store: MemoryDocuments | MemoryLogs, change: Move | Remove | Erase) -> None:
-    """Move or remove a document or a log."""
-    check_version(change.path, store.version(change.path), change.expected)
-    if not isinstance(change, Move):
-        store.files.pop(change.path, None)
+def _change_whole(files: _Files, change: Write | Move | Remove | Erase, number: int) -> None:
+    """Write a document, or move or remove a document or a log."""
+    _check_version(files, change.path, change.expected)
+    if isinstance(change, Write):
+        files[change.path] = _Stored(number, change.modified_ns or time.time_ns(), change.data)
         return
-    if change.path not in store.files:
-        raise DocumentNotFound(f"{change.path}: there is no such document.")
-    check_version(change.to, store.version(change.to), ABSENT)
-    files: dict[str, Any] = store.files
-    files[change.to] = files.pop(change.path)
+    before = files.pop(change.path, None)
+    if isinstance(change, Move):
+        if before is None:
+            raise DocumentNotFound(f"{change.path}: there is no such document.")
+        _check_version(files, change.to, ABSENT)
+        files[change.to] = before
+
+
+def _check_version(files: _Files, path: str, expected: str | None) -> None:
+    check_version(path, version_of(files[path].content) if path in files else ABSENT, expected)
+
+
+def _change_log(files: _Files, change: Append | Blank | Rewrite, number: int) -> None:
+    log = files.get(change.path, _NOTHING)
+    if isinstance(change, Blank):
+        at = log.find(change.position)
+        if at == len(log.lines) or log.lines[at].start != change.position:
+            raise StorageConflict(f"{change.path}: no line begins at this position.")
+        line = replace(log.lines[at], data=check_blank(change.path, log.lines[at].data, change.line))
+        lines, end = (*log.lines[:at], line, *log.lines[at + 1 :]), log.end
+    else:
+        if change.expected_end not in (None, log.end):
+            raise StorageConflict(f"{change.path}: it has other lines at its end.")
+        lines, end = () if isinstance(change, Rewrite) else log.lines, log.end
+        for data in change.lines:
+            start, end = end, LogPosition(end.offset + len(data) + 1)
+            lines = (*lines, LogLine(data, start, end))
+    # Several lines that one commit blanks count once.
+    generation = log.generation + (not isinstance(change, Append) and log.number != number)
+    files[change.path] = _Stored(number, time.time_ns(), lines=lines, end=end, generation=generation)
 
 
 class MemoryDocuments:
-    def __init__(self, files: dict[str, tuple[bytes, int, int]]) -> None:
+    def __init__(self, files: _Files) -> None:
         self.files = files
-        """Bytes of each document, the number of the commit that wrote them, and the time."""
 
     def list(
         self, prefix: str = "", *, choose: Choose | None = None, on_refused: OnRefused | None = None
@@ -126,8 +172,8 @@ class MemoryDocuments:
         return self._info(path) if path in self.files else None
 
     def _info(self, path: str) -> DocumentInfo:
-        data, number, time_ns = self.files[path]
-        return DocumentInfo(path, str(number), len(data), time_ns, number)
+        found = self.files[path]
+        return DocumentInfo(path, str(found.number), len(found.data), found.time_ns, found.number)
 
     def read(self, path: str, *, max_bytes: int | None = None) -> Document:
         info = self.find(path)
@@ -135,7 +181,8 @@ class MemoryDocuments:
             raise DocumentNotFound(f"{path}: there is no such document.")
         if max_bytes is not None and info.size > max_bytes:
             raise NoteTooLarge(f"{path}: {info.size:,} bytes, more than the limit of {max_bytes:,}.")
-        return Document(path, self.files[path][0], self.version(path), info)
+        data = self.files[path].data
+        return Document(path, data, version_of(data), info)
 
     def is_same(self, path: str, other: str) -> bool:
         return path == other and path in self.files
@@ -146,39 +193,19 @@ class MemoryDocuments:
         changed = [Changed(path, info) for path, info in infos.items() if seen.get(path) != info]
         return changed + [Changed(path, None) for path in seen if path not in infos], _SeenInfos(infos)
 
-    def version(self, path: str) -> str:
-        return version_of(self.files[path][0]) if path in self.files else ABSENT
-
-    def write(self, change: Write, stamp: tuple[int, int]) -> None:
-        check_version(change.path, self.version(change.path), change.expected)
-        self.files[change.path] = change.data, stamp[0], change.modified_ns or stamp[1]
-
 
 @frozen
 class _SeenInfos:
     infos: dict[str, DocumentInfo]
 
 
-@frozen
-class _MemoryLog:
-    lines: tuple[LogLine, ...] = ()
-    end: LogPosition = START
-    """A log without lines has an end, too."""
-    stamp: tuple[int, int] = (0, 0)
-    generation: int = 0
-
-    def find(self, position: LogPosition) -> int:
-        """Return the index of the first line from a position on."""
-        return bisect_left(self.lines, position.offset, key=lambda line: line.start.offset)
-
-
 class MemoryLogs:
-    def __init__(self, files: dict[str, _MemoryLog]) -> None:
+    def __init__(self, files: _Files) -> None:
         self.files = files
 
-    def _get(self, name: str) -> _MemoryLog:
+    def _get(self, name: str) -> _Stored:
         check_name(name)
-        return self.files.get(name, _MemoryLog())
+        return self.files.get(name, _NOTHING)
 
     def read(self, name: str, start: LogPosition = START) -> Iterator[LogLine]:
         log = self._get(name)
@@ -201,34 +228,7 @@ class MemoryLogs:
 
     def _info(self, name: str) -> LogInfo:
         log = self.files[name]
-        size = sum(len(line.data) + 1 for line in log.lines)
-        return LogInfo(name, str(log.stamp[0]), size, log.stamp[1], log.generation)
+        return LogInfo(name, str(log.number), len(log.content), log.time_ns, log.generation)
 
     def end(self, name: str) -> LogPosition:
         return self._get(name).end
-
-    def version(self, name: str) -> str:
-        return (
-            version_of(b"".join(line.data + b"\n" for line in self._get(name).lines)) if name in self.files else ABSENT
-        )
-
-    def change(self, change: Append | Blank | Rewrite, stamp: tuple[int, int]) -> dict[str, LogPosition]:
-        """Return the new end of a log that was appended to or rewritten."""
-        log = self._get(change.path)
-        if isinstance(change, Blank):
-            at = log.find(change.position)
-            if at == len(log.lines) or log.lines[at].start != change.position:
-                raise StorageConflict(f"{change.path}: no line begins at this position.")
-            line = replace(log.lines[at], data=check_blank(change.path, log.lines[at].data, change.line))
-            lines, end = (*log.lines[:at], line, *log.lines[at + 1 :]), log.end
-        else:
-            if change.expected_end not in (None, log.end):
-                raise StorageConflict(f"{change.path}: it has other lines at its end.")
-            lines, end = () if isinstance(change, Rewrite) else log.lines, log.end
-            for data in change.lines:
-                start, end = end, LogPosition(end.offset + len(data) + 1)
-                lines = (*lines, LogLine(data, start, end))
-        # Several lines that one commit blanks count once.
-        is_counted = not isinstance(change, Append) and log.stamp != stamp
-        self.files[change.path] = _MemoryLog(lines, end, stamp, log.generation + is_counted)
-        return {} if isinstance(change, Blank) else {change.path: end}
