@@ -37,7 +37,7 @@ from kept.gateway.inbox_records import (
 from kept.sessions.session_key import SessionKey
 from kept.storage.contract import Lease, Storage
 from kept.storage.open import INBOX, open_agent
-from kept.storage.record_store import DAMAGED_ENDING, Fault, RecordLog
+from kept.storage.record_store import DAMAGED_ENDING, RecordLog
 
 MAX_FINISHED_RUNS = 2_000
 """Finished runs that an inbox remembers: to fetch a reply later, and to recognise a message that is delivered twice."""
@@ -70,7 +70,7 @@ class Inbox:
             self._drop_old_runs(spare=0)
 
     @property
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[str]:
         """Records that were skipped, and the reasons."""
         return self._log.faults
 

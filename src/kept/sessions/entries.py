@@ -318,28 +318,19 @@ def format_entry(entry: AnyEntry) -> bytes:
 
 
 def _write_fields(value: Any) -> dict[str, Any]:
+    if isinstance(value, UnknownBlock):
+        return value.fields
     kind: Any = type(value)
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {"type": _KIND_NAMES[kind]} if isinstance(value, Block) else {}
     for attribute, name, _, default in _fields_of(kind):
         inner = getattr(value, attribute)
         if inner == default and name not in _ALWAYS_WRITTEN:
             continue
         if name == "content":
             is_plain = len(inner) == 1 and isinstance(inner[0], Text)
-            inner = inner[0].text if is_plain else [_write_block(block) for block in inner]
+            inner = inner[0].text if is_plain else [_write_fields(block) for block in inner]
         fields[name] = _write_fields(inner) if isinstance(inner, TokenUsage) else inner
     return fields
-
-
-def _write_block(block: Any) -> dict[str, Any]:
-    if isinstance(block, UnknownBlock):
-        return block.fields
-    if not isinstance(block, Block):  # from a caller who does not check types
-        raise EntryRefused(
-            "A message consists of blocks, and this is not a block.",
-            hint='For plain text: Message.of("user", "Hello").',
-        )
-    return {"type": _KIND_NAMES[type(block)], **_write_fields(block)}
 
 
 def require_body(body: object) -> None:
@@ -353,6 +344,11 @@ def require_body(body: object) -> None:
     if body.role not in ROLES:
         raise EntryRefused(f"There is no role {body.role!r:.80}.", hint=f"Use {', '.join(ROLES[:-1])} or {ROLES[-1]}.")
     for block in body.content:
+        if not isinstance(block, Block):  # from a caller who does not check types
+            raise EntryRefused(
+                "A message consists of blocks, and this is not a block.",
+                hint='For plain text: Message.of("user", "Hello").',
+            )
         if isinstance(block, Text) and not isinstance(block.text, str):
             raise EntryRefused(f"A message is text, not {block.text!r:.80}.", hint="Decode bytes; format other values.")
 

@@ -64,7 +64,8 @@ def blank_entry(tree: Tree, matches: Matches, *, whole: bool = False) -> Tree:
         case {"type": "message", "message": {"content": str() | list() as content} as message}:
             inner = _blank_fields(message, matches)
             blocks = [content] if isinstance(content, str) else content
-            if whole or has_match([_values_of(block) for block in blocks], matches):
+            values = [[*_without(block, _STRUCTURE).values()] if isinstance(block, dict) else block for block in blocks]
+            if whole or blank_tree(values, matches) != values:
                 inner["content"] = [left for block in blocks if (left := _empty_block(block, matches))] or ""
             if whole and inner.get("metadata"):
                 inner["metadata"] = _without(inner["metadata"], _TALK_METADATA)
@@ -86,10 +87,6 @@ def _blank_fields(
         for name, value in tree.items()
         if name in structure or name in own or not matches(name)
     }
-
-
-def _values_of(block: Any) -> Any:
-    return [*_without(block, _STRUCTURE).values()] if isinstance(block, dict) else block
 
 
 def _without(tree: Any, names: Iterable[str]) -> Any:
@@ -135,10 +132,6 @@ def blank_tree(tree: Any, matches: Matches) -> Any:
     if isinstance(tree, dict):
         return {name: blank_tree(value, matches) for name, value in tree.items() if not matches(name)}
     return tree
-
-
-def has_match(tree: Any, matches: Matches) -> bool:
-    return bool(blank_tree(tree, matches) != tree)
 
 
 # lines

@@ -77,7 +77,7 @@ class Account:
 
 def thread_id(person: str, thread: str) -> str:
     """Return the user's id in the key of a chat that is one of several with a person."""
-    return f"{_quote(person)}:{thread}"
+    return f"{person.replace('%', '%25').replace(':', '%3A')}:{thread}"
 
 
 def private_chat(agent_id: str, channel: str, user: str | None, conversation: str | None) -> SessionKey:
@@ -98,7 +98,7 @@ def account_of(key: SessionKey) -> Account | None:
     if key.chat_type in _GROUPS:
         return Account(key.channel, _without_topic(key), is_group=True)
     if key.chat_type == THREAD:
-        return Account(key.channel, _unquote(key.user_id.partition(":")[0]))
+        return Account(key.channel, key.user_id.partition(":")[0].replace("%3A", ":").replace("%25", "%"))
     return Account(key.channel, _without_topic(key)) if key.chat_type in _PRIVATE else None
 
 
@@ -227,11 +227,3 @@ def _has_topics(channel: str, name: str) -> bool:
 
 def _plain_text(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower())[:32].strip("-") or "x"
-
-
-def _quote(person: str) -> str:
-    return person.replace("%", "%25").replace(":", "%3A")
-
-
-def _unquote(person: str) -> str:
-    return person.replace("%3A", ":").replace("%25", "%")

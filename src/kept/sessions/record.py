@@ -331,8 +331,8 @@ def policy_for(reset: ResetSettings, *, channel: str, chat_type: str) -> ResetSe
     by_channel = {**_CHANNEL_DEFAULTS, **reset.by_channel}
     for override in (reset.by_chat_type.get(chat_type), by_channel.get(channel)):
         if override is not None:
-            fields = {spec.name: getattr(override, spec.name) for spec in dataclasses.fields(override)}
-            policy = dataclasses.replace(policy, **{name: value for name, value in fields.items() if value is not None})
+            given = {name: value for name, value in dataclasses.asdict(override).items() if value is not None}
+            policy = dataclasses.replace(policy, **given)
     return policy
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from kept.errors import SessionKeyInvalid, UsageError
 
@@ -32,7 +32,7 @@ class SessionKey:
     user_id: str
 
     def __post_init__(self) -> None:
-        if not all((self.agent_id, self.channel, self.account_id, self.chat_type, self.user_id)):
+        if not all(astuple(self)):
             raise SessionKeyInvalid("No part of a session's key can be empty.")
 
     @classmethod
@@ -44,8 +44,7 @@ class SessionKey:
         return cls(*map(_unescape, parts[1:]))
 
     def __str__(self) -> str:
-        parts = (self.agent_id, self.channel, self.account_id, self.chat_type, self.user_id)
-        return ":".join((_PREFIX, *map(escape_part, parts)))
+        return ":".join((_PREFIX, *map(escape_part, astuple(self))))
 
 
 def parse_key(text: str, *, agent_id: str) -> SessionKey:

@@ -67,9 +67,13 @@ def clean_title(value: Any) -> str:
     """Return a title as one line without secrets. Empty for a value that is not a title."""
     if not isinstance(value, str):
         return ""
+    return _shown(value, TITLE_CHARS)
+
+
+def _shown(text: str, max_chars: int) -> str:
     from kept.base.redact import redact
 
-    return clip(utf8_safe(one_line(redact(value, limit=_CHARS_READ))), TITLE_CHARS)
+    return clip(utf8_safe(one_line(redact(text, limit=_CHARS_READ))), max_chars)
 
 
 def next_opening(opening: str, message: Message) -> str:
@@ -90,6 +94,4 @@ def _first_words(message_text: str) -> str:
     text = one_line(strip_markup(message_text))
     if not text or (text.startswith("/") and " " not in text and text.count("/") == 1):
         return ""
-    from kept.base.redact import redact
-
-    return clip(utf8_safe(one_line(redact(text, limit=_CHARS_READ))), OPENING_CHARS)
+    return _shown(text, OPENING_CHARS)

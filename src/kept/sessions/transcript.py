@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeGuard
 
 from kept.base.json_values import from_tree, to_tree
@@ -94,16 +95,18 @@ class Transcript:
 
         ``end`` is any known position, best near the end: line numbers are counted from it.
         """
-        newer = list(self.iter_lines(end))
-        missing = messages - sum(is_message(line.content) for line in newer)
-        older: list[TranscriptLine] = []
         lines = self.storage.logs.read_back(self.log, LogPosition(end.offset))
-        for number, line in zip(range(end.lines, 0, -1), lines, strict=False):
-            if missing <= 0:
+        older = (
+            TranscriptLine(number, line.start.offset, line.end.offset, line.data)
+            for number, line in zip(range(end.lines, 0, -1), lines, strict=False)
+        )
+        found: list[TranscriptLine] = []
+        for line in chain(reversed([*self.iter_lines(end)]), older):
+            if messages <= 0:
                 break
-            older.append(TranscriptLine(number, line.start.offset, line.end.offset, line.data))
-            missing -= is_message(older[-1].content)
-        return _from_message_on([*reversed(older), *newer], messages)
+            found.append(line)
+            messages -= is_message(line.content)
+        return found[::-1]
 
     def find(self) -> LogInfo:
         """Return the log without reading it. Raise SessionNotFound if it is gone."""
@@ -163,16 +166,6 @@ def plan_claim(config: Config, storage: Storage) -> list[Change]:
 
 def digest_line(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=8).hexdigest()
-
-
-def _from_message_on(lines: list[TranscriptLine], messages: int) -> list[TranscriptLine]:
-    """Return the lines from the Nth-last message on; all lines if there are fewer messages."""
-    missing = messages
-    for index in range(len(lines) - 1, -1, -1):
-        missing -= is_message(lines[index].content)
-        if missing <= 0:
-            return lines[index:] if messages > 0 else []
-    return lines
 
 
 # resuming a transcript that has only grown

@@ -15,7 +15,6 @@ from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 from kept.base.json_values import read_value, to_tree
 from kept.base.limits import strict_json
-from kept.base.values import frozen
 from kept.errors import DocumentNotFound, KeptError, StorageConflict
 from kept.storage.contract import (
     ABSENT,
@@ -37,26 +36,12 @@ DAMAGED_ENDING = ".damaged"
 VERSION = 1
 
 
-@frozen
-class Fault:
-    """A record that cannot be used."""
-
-    name: str
-    line: int | None
-    """Counted from 1; None in a document."""
-    reason: str
-
-    def __str__(self) -> str:
-        position = "" if self.line is None else f", line {self.line}"
-        return f"{self.name}{position}: {self.reason}"
-
-
 class RecordLog(Generic[T]):
     """Records in the lines of a log. ``parse`` raises ValueError with the reason why it refuses a line."""
 
     def __init__(self, storage: Storage, name: str, parse: Callable[[bytes], T], *, lease: Lease | None = None) -> None:
         self.name = name
-        self.faults: list[Fault] = []
+        self.faults: list[str] = []
         """What the last reading left out, and why."""
         self.end: LogPosition = START
         """Where the log ended when it was read or changed last."""
@@ -73,12 +58,12 @@ class RecordLog(Generic[T]):
             try:
                 record = self._parse(line.data)
             except ValueError as exc:
-                self.faults.append(Fault(self.name, number, str(exc)))
+                self.faults.append(f"{self.name}, line {number}: {exc}")
                 self._damaged.append(line.data)
             else:
                 yield record
 
-    def find_faults(self) -> list[Fault]:
+    def find_faults(self) -> list[str]:
         """Read all, and return what is left out."""
         for _ in self.read():
             pass
@@ -110,10 +95,11 @@ class Book(Generic[T]):
         self.damaged_copies = 0
         """How often a change copied the document, because something in it was damaged."""
         self._storage, self._kind = storage, kind
-        self._seen: tuple[str, T, list[Fault]] = ABSENT, kind(), []
+        # One value, so that no thread ever sees the state of one reading with the value of another.
+        self._seen: tuple[str, T, list[str]] = ABSENT, kind(), []
 
     @property
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[str]:
         """What the last reading left out, and why."""
         return self._seen[2]
 
@@ -123,11 +109,12 @@ class Book(Generic[T]):
     def read(self) -> T:
         """Return what can be read. Changes nothing, and does not read again what has not changed."""
         info = self._storage.documents.find(self.name)
-        if (ABSENT if info is None else info.state) != self._seen[0]:
-            self._load()
-        return self._seen[1]
+        state, value, _ = self._seen
+        if (ABSENT if info is None else info.state) != state:
+            _, value, _ = self._load()
+        return value
 
-    def find_faults(self) -> list[Fault]:
+    def find_faults(self) -> list[str]:
         """Return what is left out."""
         self.read()
         return self.faults
@@ -137,8 +124,7 @@ class Book(Generic[T]):
         return retried(lambda: self._change_once(change, erase))
 
     def _change_once(self, change: Callable[[T], T], erase: bool) -> T:
-        document = self._load()
-        _, before, faults = self._seen
+        document, before, faults = self._load()
         after = change(before)
         if after == before and not faults:
             return after
@@ -152,15 +138,15 @@ class Book(Generic[T]):
         self.damaged_copies += bool(faults)
         return after
 
-    def _load(self) -> Document | None:
-        document = self._find(self.name)
+    def _load(self) -> tuple[Document | None, T, list[str]]:
+        document, faults = self._find(self.name), list[str]()
         if document is None:
-            self._seen = ABSENT, self._kind(), []
+            value, state = self._kind(), ABSENT
         else:
-            faults: list[Fault] = []
-            value = self._parse(document.data, lambda reason: faults.append(Fault(self.name, None, reason)))
-            self._seen = document.info.state, value, faults
-        return document
+            value = self._parse(document.data, lambda reason: faults.append(f"{self.name}: {reason}"))
+            state = document.info.state
+        self._seen = state, value, faults
+        return document, value, faults
 
     def _find(self, name: str) -> Document | None:
         try:
@@ -177,7 +163,8 @@ class Book(Generic[T]):
             report("it is not JSON of this version")
             return self._kind()
         hints = get_type_hints(self._kind)
-        values = {spec.name: _read_field(spec.name, hints[spec.name], tree, report) for spec in fields(self._kind)}  # type: ignore[arg-type]
+        names = [spec.name for spec in fields(self._kind)]  # type: ignore[arg-type]
+        values = {name: _read_field(name, hints[name], tree, report) for name in names}
         return self._kind(**{name: value for name, value in values.items() if value is not None})
 
 

@@ -74,10 +74,8 @@ class ScheduleBook:
 
     def with_schedule(self, schedule: Schedule) -> ScheduleBook:
         """Return the book with a schedule added, or changed if it has one of that id."""
-        if any(item.id == schedule.id for item in self.schedules):
-            changed = tuple(schedule if item.id == schedule.id else item for item in self.schedules)
-            return replace(self, schedules=changed)
-        return replace(self, schedules=(*self.schedules, schedule))
+        by_id = {item.id: item for item in self.schedules}
+        return replace(self, schedules=tuple({**by_id, schedule.id: schedule}.values()))
 
     def without(self, schedule: Schedule) -> ScheduleBook:
         return replace(self, schedules=tuple(item for item in self.schedules if item.id != schedule.id))
