@@ -44,7 +44,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
 @pytest.fixture(autouse=True)
 def closed_breaker() -> None:
     """Forget failed calls of earlier tests in this process."""
-    client.BREAKER._down.clear()
+    client.DOWN.clear()
 
 
 @pytest.fixture

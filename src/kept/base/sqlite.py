@@ -41,7 +41,7 @@ class ProcessLock:
     """A reentrant lock around the use of a database. SQLite forbids a forked child to use its parent's connections: so
     there it starts free, and ``drop_parent`` is called once before the first use."""
 
-    def __init__(self, drop_parent: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, drop_parent: Callable[[], None]) -> None:
         self._drop_parent = drop_parent
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -118,28 +118,6 @@ def opening(path: str) -> Iterator[None]:
         yield
 
 
-def discard_database(path: str) -> None:
-    """Delete a damaged database, which other processes may have open, so that a new one can be created at its path.
-
-    Those processes keep their files until they close them, and SQLite notices that these have no name any more: closing
-    them touches nothing of the new database. The caller holds the lock that writers of this database take. If it is
-    killed in between, the old file has no log: it is found damaged again, or is an earlier state.
-    """
-    folder = os.path.dirname(path)
-    try:
-        with locked(folder, wait_s=_REPLACE_WAIT_S, purpose="opening it"):
-            for part in reversed(database_files(path)):  # the main file last, so that no log is left without it
-                with suppress(FileNotFoundError):
-                    os.unlink(part)
-            sync_folder(folder)
-    except LockBusy as exc:
-        raise StoreBusy(f"{path}: {exc.message}") from exc
-    except OSError as exc:
-        raise StoreUnavailable(f"{path}: the damaged file could not be deleted ({exc.strerror}).") from exc
-    except WorkspaceError as exc:
-        raise StoreUnavailable(exc.message) from exc
-
-
 # connections
 
 BUSY_TIMEOUT_MS = 5_000
@@ -181,18 +159,31 @@ def discard_if_damaged(
 
     ``db`` is the connection that saw the damage. The caller closes it afterwards: as long as it is open, no other file
     gets the number of its file. It is None if the file could not be opened; then ``open_again`` tries that once more.
+
+    Other processes may have the file open. They keep it until they close it, and SQLite notices that it has no name any
+    more: closing it touches nothing of the new one. If this process is killed in between, the old file has no log: it
+    is found damaged again, or is an earlier state.
     """
     with locked(f"{path}.lock", wait_s=wait_s, purpose=purpose):
-        if db is not None:
-            if not db.is_current(path):
-                return False
-        else:
-            try:
+        if db is not None and not db.is_current(path):
+            return False
+        if db is None:
+            with suppress(StoreDamaged):
                 open_again()
                 return False
-            except StoreDamaged:
-                pass
-        discard_database(path)
+        folder = os.path.dirname(path)
+        try:
+            with locked(folder, wait_s=_REPLACE_WAIT_S, purpose="opening it"):
+                for part in reversed(database_files(path)):  # the main file last, so that no log is left without it
+                    with suppress(FileNotFoundError):
+                        os.unlink(part)
+                sync_folder(folder)
+        except LockBusy as exc:
+            raise StoreBusy(f"{path}: {exc.message}") from exc
+        except OSError as exc:
+            raise StoreUnavailable(f"{path}: the damaged file could not be deleted ({exc.strerror}).") from exc
+        except WorkspaceError as exc:
+            raise StoreUnavailable(exc.message) from exc
     return True
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kept.base.net import CircuitBreaker, HttpClient, Timeouts, parse_endpoint
+from kept.base.net import HttpClient, Timeouts, parse_endpoint
 from kept.base.remote_errors import BadAnswer, EndpointDown, Overloaded, QuotaExhausted, RemoteError, RequestRefused
 from kept.errors import ConfigError
 from tests.support import embedding_servers as servers
@@ -30,7 +30,7 @@ def client(server: servers.OpenAI, fake: FakePace) -> HttpClient:
 
 def client_of(base_url: str, fake: FakePace) -> HttpClient:
     headers = {"Authorization": f"Bearer {servers.KEY}"}
-    return HttpClient(base_url, headers=headers, policy=fake.pace(), breaker=CircuitBreaker())
+    return HttpClient(base_url, headers=headers, policy=fake.pace(), down={})
 
 
 def ask(client: HttpClient, timeouts: Timeouts = LATER) -> object:
@@ -132,7 +132,7 @@ def test_a_pause_that_ends_after_the_deadline_is_the_last(server, fake):
     assert client.calls == 1
 
 
-# the breaker
+# an endpoint that is down
 
 
 def test_a_dead_endpoint_costs_one_wait_and_is_asked_again_after_a_minute(fake):
@@ -152,13 +152,13 @@ def test_a_dead_endpoint_costs_one_wait_and_is_asked_again_after_a_minute(fake):
 
 
 def test_an_endpoint_that_is_down_is_down_for_all_clients_of_the_process_and_no_other_endpoint_is(server, fake):
-    breaker = CircuitBreaker()
+    down = {}
     address = dead_address()
     for expected in (3, 0):
-        client = HttpClient(address, policy=fake.pace(), breaker=breaker)
+        client = HttpClient(address, policy=fake.pace(), down=down)
         failure(client)
         assert client.calls == expected
-    ask(HttpClient(server.base_url, headers={"authorization": f"Bearer {servers.KEY}"}, breaker=breaker))
+    ask(HttpClient(server.base_url, headers={"authorization": f"Bearer {servers.KEY}"}, down=down))
 
 
 # what must not be done twice, and files
@@ -262,7 +262,7 @@ def test_a_name_and_a_password_in_an_address_are_refused_without_repeating_them(
 def test_a_key_in_the_query_of_an_address_is_sent_and_never_shown(server, fake, caplog):
     caplog.set_level("DEBUG")
     server.key = None
-    client = HttpClient(f"{server.origin}/v1/?token=opensesame", policy=fake.pace(), breaker=CircuitBreaker())
+    client = HttpClient(f"{server.origin}/v1/?token=opensesame", policy=fake.pace(), down={})
     server.always = servers.says(500, {"error": "no opensesame"})
     message = failure(client).message
     assert server.requests[0].path == "/v1/embeddings?token=opensesame"

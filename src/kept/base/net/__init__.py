@@ -5,7 +5,7 @@
 `limited_protocol` enforces.
 """
 
-from kept.base.net.client import DOCUMENT_TIMEOUTS, QUERY_TIMEOUTS, CircuitBreaker, HttpClient, RetryPolicy, Timeouts
+from kept.base.net.client import DOCUMENT_TIMEOUTS, QUERY_TIMEOUTS, HttpClient, RetryPolicy, Timeouts
 from kept.base.net.endpoint import (
     Endpoint,
     ProviderAccount,
@@ -18,7 +18,6 @@ from kept.base.net.endpoint import (
 __all__ = [
     "DOCUMENT_TIMEOUTS",
     "QUERY_TIMEOUTS",
-    "CircuitBreaker",
     "Endpoint",
     "HttpClient",
     "ProviderAccount",

@@ -1,6 +1,6 @@
 """HTTP calls to one endpoint, with retries: JSON and files.
 
-A circuit breaker leaves an endpoint alone that is down. Replies that are not the answer are read here too: errors,
+An endpoint that is down is left alone for a minute. Replies that are not the answer are read here too: errors,
 redirects, requests to wait.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import random
 import re
 import threading
@@ -37,6 +38,7 @@ _CONNECT_S = 10.0
 _DOWN_HINT = "Check that the service is running and that the network is up."
 LONGEST_RETRY_AFTER_S = 60.0
 OPEN_S = 60.0
+"""How long an endpoint that is down is left alone."""
 
 
 @frozen
@@ -63,35 +65,12 @@ class RetryPolicy:
     monotonic: Callable[[], float] = time.monotonic
     random: Callable[[], float] = random.random
 
-    def backoff(self) -> Backoff:
-        return Backoff(self.first_delay_s, self.longest_delay_s, random=self.random)
 
-
-class CircuitBreaker:
-    """Endpoints that are down. Calls to them fail at once, so that one outage costs one wait, not one per search."""
-
-    def __init__(self, open_s: float = OPEN_S) -> None:
-        self._open_s = open_s
-        self._down: dict[str, tuple[float, str]] = {}
-
-    def check(self, endpoint: str, *, now_s: float) -> None:
-        """Raise EndpointDown while the circuit of an endpoint is open."""
-        until_s, reason = self._down.get(endpoint, (now_s, ""))
-        if now_s < until_s:
-            raise EndpointDown(
-                f"{reason} It is not called again for {until_s - now_s:.0f} s.",
-                hint=_DOWN_HINT,
-            )
-
-    def trip(self, endpoint: str, reason: str, *, now_s: float) -> None:
-        self._down[endpoint] = (now_s + self._open_s, reason)
-
-    def reset(self, endpoint: str) -> None:
-        self._down.pop(endpoint, None)
-
-
-BREAKER = CircuitBreaker()
-"""Default breaker of clients that are not handed one, so that all memories of a process share it."""
+Down = dict[str, tuple[float, str]]
+"""Endpoints that are down: until when they are left alone, and why. Calls to them fail at once, so that one outage
+costs one wait, not one per search."""
+DOWN: Down = {}
+"""Those that all memories of a process share."""
 
 
 @frozen
@@ -207,8 +186,8 @@ log = logging.getLogger(__name__)
 class HttpClient:
     """Client of one endpoint. Every call raises RemoteError with a message that may be shown: it holds no secret.
 
-    Failures that may pass are tried again; an endpoint that stays unreachable through all attempts trips the circuit
-    breaker. Connections are reused between calls. httpx is imported by the first call, so commands without a remote
+    Failures that may pass are tried again; an endpoint that stays unreachable through all attempts is left alone for a
+    minute. Connections are reused between calls. httpx is imported by the first call, so commands without a remote
     provider do not pay for it. Thread-safe.
     """
 
@@ -219,13 +198,13 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         secrets: Iterable[str] = (),
         policy: RetryPolicy | None = None,
-        breaker: CircuitBreaker | None = None,
+        down: Down = DOWN,
     ) -> None:
         self.endpoint = parse_endpoint(base_url)
         self._headers = request_headers(headers or {})
         self._redact = Redactor([*secrets, *secrets_in(self.endpoint, self._headers)])
         self.policy = policy or RetryPolicy()
-        self._breaker = breaker or BREAKER
+        self._down = down
         self._http: httpx.Client | None = None
         self._lock = threading.Lock()
         self.calls = 0
@@ -276,7 +255,7 @@ class HttpClient:
         target = self.endpoint.target(path, query=query, base=base)
         reply = self._call(HttpRequest("GET", target, self._headers, None, sink, max_bytes), timeouts)
         if reply.status in REDIRECTS:
-            store = HttpClient(reply.headers["location"], policy=self.policy, breaker=self._breaker)
+            store = HttpClient(reply.headers["location"], policy=self.policy, down=self._down)
             request = HttpRequest("GET", store.endpoint.target(""), store._headers, None, sink, max_bytes)
             try:
                 if store._call(request, timeouts).status in REDIRECTS:
@@ -300,9 +279,11 @@ class HttpClient:
         """Return a reply with a success status, after as many attempts as the policy and the timeouts allow."""
         policy, origin = self.policy, self.endpoint.origin
         attempts = policy.attempts if attempts is None else attempts
-        self._breaker.check(origin, now_s=policy.monotonic())
+        until_s, reason = self._down.get(origin, (-math.inf, ""))
+        if (left_s := until_s - policy.monotonic()) > 0:
+            raise EndpointDown(f"{reason} It is not called again for {left_s:.0f} s.", hint=_DOWN_HINT)
         deadline_s = policy.monotonic() + timeouts.total_s
-        backoff = policy.backoff()
+        backoff = Backoff(policy.first_delay_s, policy.longest_delay_s, random=policy.random)
         for attempt in range(1, attempts + 1):
             left_s = deadline_s - policy.monotonic()
             if attempt > 1 and left_s <= 0:
@@ -319,7 +300,7 @@ class HttpClient:
                 self.retries += 1
             policy.sleep(delay_s)
         if isinstance(failure, EndpointDown) and attempts == policy.attempts:
-            self._breaker.trip(origin, failure.message, now_s=policy.monotonic())
+            self._down[origin] = policy.monotonic() + OPEN_S, failure.message
         raise failure
 
     def _attempt(self, request: HttpRequest, timeout_s: float, attempt: int) -> HttpReply:
@@ -338,7 +319,7 @@ class HttpClient:
             raise BadAnswer(f"{origin} cannot be called with the configured headers.") from None
         except httpx.RequestError as exc:
             raise EndpointDown(f"{origin} {self._explain(exc, timeout_s, tries)}.", hint=_DOWN_HINT) from None
-        self._breaker.reset(origin)  # any reply shows that the endpoint is up
+        self._down.pop(origin, None)  # any reply shows that the endpoint is up
         if 200 <= reply.status < 300 or (request.sink and is_file_redirect(reply)):
             return reply
         detail = self.clean_message(summarise(reply))
