@@ -147,7 +147,10 @@ def test_adopted_notes_keep_their_times_and_a_name_that_is_not_utf8_is_left_out(
     with open(os.fsencode(tmp_path) + b"/other/memory/\xff.md", "wb") as file:
         file.write(b"x")
     adopted = adopt_notes(Workspace.at(str(workspace)), str(tmp_path / "other"), max_bytes=1000)
-    assert (adopted.copied, adopted.left_out) == (("memory/x.md",), ("memory/\ufffd.md",))
+    assert (adopted.copied, [problem.reason for problem in adopted.problems]) == (
+        ("memory/x.md",),
+        ["its name is not valid UTF-8"],
+    )
     assert (workspace / "memory/x.md").stat().st_mtime_ns == 1_600_000_000_000_000_001
 
 

@@ -11,21 +11,22 @@ its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from kept.base.limits import utf8_path
 from kept.base.records import Problem
 from kept.base.values import frozen
-from kept.errors import KeptError, PathRefused, WorkspaceError
+from kept.errors import KeptError, PathRefused
 from kept.notes.history.note_history import HistoryRecorder, NoteEdit, commit_notes
+from kept.notes.scan import scan_workspace
+from kept.notes.survey import find_left_out
 from kept.notes.workspace import (
     LONG_TERM,
     MEMORY_FOLDER,
     ROOT_NOTES,
     Workspace,
     find_arrival_fault,
-    is_markdown,
     is_persons_own,
     list_names,
 )
@@ -65,18 +66,15 @@ def adopt_notes(
     ``instructions`` copies the files of a system prompt too, such as SOUL.md and USER.md. A note with text that was
     forgotten (``is_forgotten``) is left out and named.
     """
-    outcomes: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "left_out": [], "held_back": []}
-    problems: list[Problem] = []
+    outcomes: dict[str, list[str]] = {"copied": [], "same": [], "conflicts": [], "held_back": []}
     workspace.storage.make()
     source = Workspace.at(folder)
-
-    def report(path: str, reason: str) -> None:
-        problems.append(Problem(utf8_path(os.path.join(folder, path)), reason))
+    scan, left_out = scan_workspace(source, max_bytes=max_bytes), find_left_out(source)
+    links = (entry.path for entry in left_out if entry.reason == "link")
+    problems = [*scan.problems, *(Problem(link, "is a symbolic link, which is not followed") for link in links)]
 
     def adopt(name: str) -> str:
         """Copy a note. Return the field of `NotesAdopted` that it belongs to."""
-        if not source.is_indexed(name):
-            return "left_out"
         note = source.read(name, max_bytes=max_bytes)
         forgotten = "it has something that you forgot here" if is_forgotten(note.text, name) else None
         if fault := find_arrival_fault(name) or forgotten:
@@ -93,12 +91,16 @@ def adopt_notes(
         commit_notes(workspace, [edit], recorder)
         return "copied"
 
-    for name in _list_markdown(source, report):
+    for file in scan.files:
         try:
-            outcomes[retried(partial(adopt, name))].append(utf8_path(name))
+            outcomes[retried(partial(adopt, file.path))].append(utf8_path(file.path))
         except KeptError as exc:
-            report(name, exc.message)
-    return NotesAdopted(**{kind: tuple(names) for kind, names in outcomes.items()}, problems=tuple(problems))
+            problems.append(Problem(file.path, exc.message))
+    return NotesAdopted(
+        **{kind: tuple(names) for kind, names in outcomes.items()},
+        left_out=tuple(entry.path for entry in left_out if entry.is_missed),
+        problems=tuple(Problem(utf8_path(os.path.join(folder, each.path)), each.reason) for each in problems),
+    )
 
 
 def _find_target(workspace: Workspace, name: str, max_bytes: int) -> tuple[str, bytes | None]:
@@ -107,26 +109,6 @@ def _find_target(workspace: Workspace, name: str, max_bytes: int) -> tuple[str, 
         if workspace.find(target):
             return target, workspace.read(target, max_bytes=max_bytes).raw
     return name, None
-
-
-def _list_markdown(source: Workspace, report: Callable[[str, str], None]) -> list[str]:
-    """Return the Markdown files at the top and below memory/. Report links, and do not follow them."""
-    named: list[str] = []
-
-    def choose(folder: str, names: Mapping[str, bool]) -> list[str]:
-        lead = f"{folder}/" if folder else ""
-        files = [name for name, is_folder in names.items() if not is_folder and is_markdown(name)]
-        named.extend(lead + name for name in files)
-        folders = (name for name, is_folder in names.items() if is_folder)
-        return [*files, *(name for name in folders if folder or name == MEMORY_FOLDER)]
-
-    def refuse(path: str, error: WorkspaceError) -> None:
-        report(path, error.message)
-
-    plain = [info.path for info in source.storage.documents.list(choose=choose, on_refused=refuse)]
-    for name in sorted({*named}.difference(plain)):
-        report(name, "is a symbolic link, which is not followed")
-    return plain
 
 
 # templates

@@ -21,7 +21,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from dataclasses import replace
 from typing import Literal
 
 from kept.base.values import frozen
@@ -47,6 +47,15 @@ _DATE = (
     rf"|\d{{1,2}}(?:st|nd|rd|th|\.)? {_MONTH},? \d{{4}}|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|{_MONTH} \d{{4}}"
     r"|\d{4}-\d{2}|\d{4})"
 )
+
+_CLAUSE = (
+    rf"\s*(?:(?:{SINCE})\s+(?P<start>{_DATE})(?:\s*(?P<range>{UNTIL}|{_THROUGH})\s*(?P<end>{_DATE}))?"
+    rf"|(?:{UNTIL})\s+(?P<stop>{_DATE})"
+    rf"|(?P<was>{WAS})\s+(?P<text>[^()]*(?:\([^()]*\)[^()]*)*)$)\s*(?:[,;]\s*(?:and\s+)?|$)"
+)
+_MARKER = r"\s*(?:>\s?)*\s*(?:(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?|#{1,6}\s+)?"
+_PART = r"\((?:[^()]|\([^()]*\))*\)\Z|(?<=[ \t])[#^][^ \t]*(?<!\))\Z"
+"""What may come before or after marks: parentheses, a tag or a block id."""
 
 ValidityState = Literal["holds", "ended", "later", "unknown"]
 
@@ -84,11 +93,9 @@ class Validity:
         """Return the validity of a line below a heading or an item that has one, too."""
         if outer is None:
             return self
-        starts = [day for day in (self.since, outer.since) if day is not None]
-        ends = [day for day in (self.until, outer.until) if day is not None]
         return Validity(
-            since=max(starts, default=None),
-            until=min(ends, default=None),
+            since=max(filter(None, (self.since, outer.since)), default=None),
+            until=min(filter(None, (self.until, outer.until)), default=None),
             was=self.was,
             is_struck=self.is_struck or outer.is_struck,
         )
@@ -137,15 +144,13 @@ def read_line(line: str) -> MarkedLine:
 
 
 def _as_struck(validity: Validity | None) -> Validity:
-    known = validity or Validity()
-    return Validity(known.since, known.until, known.was, is_struck=True)
+    return replace(validity or Validity(), is_struck=True)
 
 
 def split_marker(line: str) -> tuple[str, str]:
     """Return the marker of a line with its indentation (of a list, a quotation, a task, a heading), and the rest."""
-    match = _marker().match(line)
-    end = match.end() if match else 0
-    return line[:end], line[end:]
+    marker = re.match(_MARKER, line)[0]  # type: ignore[index]  # it may be empty
+    return marker, line[len(marker) :]
 
 
 def _struck(body: str) -> str | None:
@@ -213,32 +218,17 @@ def _is_reversed(validity: Validity) -> bool:
 def _last_part(body: str, end: int) -> tuple[int, int] | None:
     """Return start and end of the last part before ``end`` that may come after marks, or None for ordinary text."""
     stop = len(body[:end].rstrip(_NOISE))
-    if stop == 0:
-        return None
-    if body[stop - 1] == ")":
-        start = _opening_of(body, stop)
-        return None if start is None else (start, stop)
-    start = max(body.rfind(" ", 0, stop), body.rfind("\t", 0, stop)) + 1
-    return (start, stop) if body[start] in "#^" and start > 0 else None
-
-
-def _opening_of(body: str, stop: int) -> int | None:
-    depth = 0
-    for at in range(stop - 1, max(-1, stop - _MAX_MARK_CHARS), -1):
-        depth += (body[at] == ")") - (body[at] == "(")
-        if depth == 0:
-            return at
-    return None
+    match = re.compile(_PART).search(body, max(0, stop - _MAX_MARK_CHARS), stop)
+    return match.span() if match else None
 
 
 def _read_clauses(text: str) -> Validity | None:
     """Return what parentheses say, or None unless all of it can be read."""
     text = text.replace("[[", "").replace("]]", "").strip()
     since = until = None
-    was = ""
-    at = 0
+    was, at, clause = "", 0, re.compile(_CLAUSE, re.IGNORECASE)
     while at < len(text):
-        match = _clause().match(text, at)
+        match = clause.match(text, at)
         if match is None:
             return None
         at = match.end()
@@ -259,38 +249,22 @@ def _read_clauses(text: str) -> Validity | None:
 
 def _read_date(text: str) -> tuple[dt.date, dt.date | None] | None:
     """Return the first day of a date, a month or a year, and the day after it; None if there is no such date."""
+    numbers = [int(number) for number in re.findall(r"\d+", text)][:3]
+    if name := re.search(r"[a-z]{3}", text.lower()):
+        numbers = [numbers[-1], _MONTHS.index(name[0]) + 1, *numbers[:-1]]
+    elif "." in text:
+        numbers.reverse()
+    year, month, day = (*numbers, 1, 1)[:3]
     try:
-        year, month, day = _date_numbers(text.lower())
-        first = dt.date(year, month or 1, day or 1)
+        first = dt.date(year, month, day)
     except ValueError:
         return None
     try:
-        if day:
+        if len(numbers) == 3:
             return first, first + dt.timedelta(days=1)
-        return first, dt.date(year + month // 12, month % 12 + 1, 1) if month else dt.date(year + 1, 1, 1)
+        return first, dt.date(year + month // 12, month % 12 + 1, 1) if len(numbers) == 2 else dt.date(year + 1, 1, 1)
     except (ValueError, OverflowError):
         return first, None
-
-
-def _date_numbers(text: str) -> tuple[int, int, int]:
-    """Return year, month and day. Month and day are 0 if they are left out."""
-    names = re.findall(r"[a-z]{3,}", text)
-    numbers = [int(number) for number in re.findall(r"\d+", text)]
-    if names:
-        month = _MONTHS.index(names[0][:3]) + 1
-        return numbers[-1], month, numbers[0] if len(numbers) > 1 else 0
-    if "." in text:
-        return numbers[2], _given(numbers[1]), _given(numbers[0])
-    if len(numbers) == 1:
-        return numbers[0], 0, 0
-    return numbers[0], _given(numbers[1]), _given(numbers[2]) if len(numbers) > 2 else 0
-
-
-def _given(number: int) -> int:
-    """Return a number of a month or a day. Zero means that it is left out, so a written zero is an error."""
-    if not number:
-        raise ValueError
-    return number
 
 
 # writing
@@ -312,24 +286,6 @@ def strike_line(line: str, until: dt.date) -> str:
     # A line that was to hold later never held.
     ended = format_marks(since=known.since, until=max(until, known.since or until), was=known.was)
     return f"{indent}~~{text}~~ {ended}{_spaced(tail)}"
-
-
-# patterns, compiled when a text may have marks
-
-
-@cache
-def _clause() -> re.Pattern[str]:
-    return re.compile(
-        rf"\s*(?:(?:{SINCE})\s+(?P<start>{_DATE})(?:\s*(?P<range>{UNTIL}|{_THROUGH})\s*(?P<end>{_DATE}))?"
-        rf"|(?:{UNTIL})\s+(?P<stop>{_DATE})"
-        rf"|(?P<was>{WAS})\s+(?P<text>[^()]*(?:\([^()]*\)[^()]*)*)$)\s*(?:[,;]\s*(?:and\s+)?|$)",
-        re.IGNORECASE,
-    )
-
-
-@cache
-def _marker() -> re.Pattern[str]:
-    return re.compile(r"\s*(?:>\s?)*\s*(?:(?:[-*+]|\d{1,9}[.)])\s+(?:\[.\]\s+)?|#{1,6}\s+)?")
 
 
 # the statements of a note: its list items, table rows, paragraphs and headings
