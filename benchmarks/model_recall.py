@@ -18,7 +18,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from kept.config import LocalModelSettings, load_config
+from kept.config import load_config
+from kept.config.schema import LocalModelSettings
 from kept.embedding.model_catalogue import BUILT_IN, CATALOGUE, open_pulled
 from kept.embedding.static import StaticEmbedder
 from kept.server.bench.measurement import measure_set

@@ -14,140 +14,83 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from kept.agent.agent import Agent
-    from kept.agent.events import (
-        ApprovalAsked,
-        ApprovalDecided,
-        CompactionResult,
-        Inbound,
-        Notice,
-        Reply,
-        ReplyDelta,
-        ToolEnded,
-        ToolStarted,
-    )
-    from kept.agent.extra_tools import FunctionTool
-    from kept.agent.tools.tool_definitions import TOOLS, definitions
-    from kept.agent.tools.toolbox import Toolbox, ToolOutcome
-    from kept.base.listings import BrokenLinks, FileSummary, Listing, NoteLink, NoteLinks, TagCount, TagList
-    from kept.base.records import FactValidity, Hit, NearFact, Occurrence, Passage, SearchResult, Written
-    from kept.base.reports import Status, SyncReport
-    from kept.config import LoadedConfig, load_config
-    from kept.errors import KeptError
-    from kept.forgetting.plan import ForgetPlan, Place
-    from kept.forgetting.receipt import ForgetReceipt
-    from kept.gateway.app import open_model
-    from kept.memory import Memory
-    from kept.notes.history.note_history import Author, NoteChange
-    from kept.notes.history.undo import UndoResult
-    from kept.server.live import LiveIndex, LiveState
-    from kept.sessions.entries import Message, StateEntry
-    from kept.sessions.record import SessionRecord
-    from kept.sessions.store import SessionStore
+if TYPE_CHECKING:  # once more, for type checkers; a test compares them with `__all__`
+    from kept.agent.agent import Agent as Agent
+    from kept.agent.events import ApprovalAsked as ApprovalAsked
+    from kept.agent.events import ApprovalDecided as ApprovalDecided
+    from kept.agent.events import CompactionResult as CompactionResult
+    from kept.agent.events import Inbound as Inbound
+    from kept.agent.events import Notice as Notice
+    from kept.agent.events import Reply as Reply
+    from kept.agent.events import ReplyDelta as ReplyDelta
+    from kept.agent.events import ToolEnded as ToolEnded
+    from kept.agent.events import ToolStarted as ToolStarted
+    from kept.agent.extra_tools import FunctionTool as FunctionTool
+    from kept.agent.tools.tool_definitions import TOOLS as TOOLS
+    from kept.agent.tools.tool_definitions import definitions as definitions
+    from kept.agent.tools.toolbox import Toolbox as Toolbox
+    from kept.agent.tools.toolbox import ToolOutcome as ToolOutcome
+    from kept.base.listings import BrokenLinks as BrokenLinks
+    from kept.base.listings import FileSummary as FileSummary
+    from kept.base.listings import Listing as Listing
+    from kept.base.listings import NoteLink as NoteLink
+    from kept.base.listings import NoteLinks as NoteLinks
+    from kept.base.listings import TagCount as TagCount
+    from kept.base.listings import TagList as TagList
+    from kept.base.records import FactValidity as FactValidity
+    from kept.base.records import Hit as Hit
+    from kept.base.records import NearFact as NearFact
+    from kept.base.records import Occurrence as Occurrence
+    from kept.base.records import Passage as Passage
+    from kept.base.records import SearchResult as SearchResult
+    from kept.base.records import Written as Written
+    from kept.base.reports import Status as Status
+    from kept.base.reports import SyncReport as SyncReport
+    from kept.config import LoadedConfig as LoadedConfig
+    from kept.config import load_config as load_config
+    from kept.errors import KeptError as KeptError
+    from kept.forgetting.plan import ForgetPlan as ForgetPlan
+    from kept.forgetting.plan import Place as Place
+    from kept.forgetting.receipt import ForgetReceipt as ForgetReceipt
+    from kept.gateway.app import open_model as open_model
+    from kept.memory import Memory as Memory
+    from kept.notes.history.note_history import Author as Author
+    from kept.notes.history.note_history import NoteChange as NoteChange
+    from kept.notes.history.undo import UndoResult as UndoResult
+    from kept.server.live import LiveIndex as LiveIndex
+    from kept.server.live import LiveState as LiveState
+    from kept.sessions.entries import Message as Message
+    from kept.sessions.entries import StateEntry as StateEntry
+    from kept.sessions.record import SessionRecord as SessionRecord
+    from kept.sessions.store import SessionStore as SessionStore
 
-__all__ = [
-    "TOOLS",
-    "Agent",
-    "ApprovalAsked",
-    "ApprovalDecided",
-    "Author",
-    "BrokenLinks",
-    "CompactionResult",
-    "FactValidity",
-    "FileSummary",
-    "ForgetPlan",
-    "ForgetReceipt",
-    "FunctionTool",
-    "Hit",
-    "Inbound",
-    "KeptError",
-    "Listing",
-    "LiveIndex",
-    "LiveState",
-    "LoadedConfig",
-    "Memory",
-    "Message",
-    "NearFact",
-    "NoteChange",
-    "NoteLink",
-    "NoteLinks",
-    "Notice",
-    "Occurrence",
-    "Passage",
-    "Place",
-    "Reply",
-    "ReplyDelta",
-    "SearchResult",
-    "SessionRecord",
-    "SessionStore",
-    "StateEntry",
-    "Status",
-    "SyncReport",
-    "TagCount",
-    "TagList",
-    "ToolEnded",
-    "ToolOutcome",
-    "ToolStarted",
-    "Toolbox",
-    "UndoResult",
-    "Written",
-    "__version__",
-    "definitions",
-    "load_config",
-    "open_model",
-]
-
-_HOMES = {
-    "Agent": "kept.agent.agent",
-    "ApprovalAsked": "kept.agent.events",
-    "ApprovalDecided": "kept.agent.events",
-    "CompactionResult": "kept.agent.events",
-    "FunctionTool": "kept.agent.extra_tools",
-    "Inbound": "kept.agent.events",
-    "Notice": "kept.agent.events",
-    "Reply": "kept.agent.events",
-    "ReplyDelta": "kept.agent.events",
-    "ToolEnded": "kept.agent.events",
-    "ToolStarted": "kept.agent.events",
-    "open_model": "kept.gateway.app",
-    "LoadedConfig": "kept.config",
-    "load_config": "kept.config",
-    "KeptError": "kept.errors",
-    "NoteChange": "kept.notes.history.note_history",
-    "UndoResult": "kept.notes.history.undo",
-    "LiveIndex": "kept.server.live",
-    "LiveState": "kept.server.live",
-    "Memory": "kept.memory",
-    "BrokenLinks": "kept.base.listings",
-    "FactValidity": "kept.base.records",
-    "FileSummary": "kept.base.listings",
-    "Hit": "kept.base.records",
-    "Listing": "kept.base.listings",
-    "NearFact": "kept.base.records",
-    "NoteLink": "kept.base.listings",
-    "ForgetPlan": "kept.forgetting.plan",
-    "ForgetReceipt": "kept.forgetting.receipt",
-    "Place": "kept.forgetting.plan",
-    "NoteLinks": "kept.base.listings",
-    "Occurrence": "kept.base.records",
-    "Passage": "kept.base.records",
-    "SearchResult": "kept.base.records",
-    "Status": "kept.base.reports",
-    "SyncReport": "kept.base.reports",
-    "TagCount": "kept.base.listings",
-    "TagList": "kept.base.listings",
-    "Written": "kept.base.records",
-    "Message": "kept.sessions.entries",
-    "StateEntry": "kept.sessions.entries",
-    "SessionRecord": "kept.sessions.record",
-    "SessionStore": "kept.sessions.store",
-    "TOOLS": "kept.agent.tools.tool_definitions",
-    "ToolOutcome": "kept.agent.tools.toolbox",
-    "Toolbox": "kept.agent.tools.toolbox",
-    "definitions": "kept.agent.tools.tool_definitions",
-    "Author": "kept.notes.history.note_history",
+_NAMES = {
+    "kept.agent.agent": "Agent",
+    "kept.agent.events": (
+        "ApprovalAsked ApprovalDecided CompactionResult Inbound Notice Reply ReplyDelta ToolEnded ToolStarted"
+    ),
+    "kept.agent.extra_tools": "FunctionTool",
+    "kept.agent.tools.tool_definitions": "TOOLS definitions",
+    "kept.agent.tools.toolbox": "ToolOutcome Toolbox",
+    "kept.base.listings": "BrokenLinks FileSummary Listing NoteLink NoteLinks TagCount TagList",
+    "kept.base.records": "FactValidity Hit NearFact Occurrence Passage SearchResult Written",
+    "kept.base.reports": "Status SyncReport",
+    "kept.config": "LoadedConfig load_config",
+    "kept.errors": "KeptError",
+    "kept.forgetting.plan": "ForgetPlan Place",
+    "kept.forgetting.receipt": "ForgetReceipt",
+    "kept.gateway.app": "open_model",
+    "kept.memory": "Memory",
+    "kept.notes.history.note_history": "Author NoteChange",
+    "kept.notes.history.undo": "UndoResult",
+    "kept.server.live": "LiveIndex LiveState",
+    "kept.sessions.entries": "Message StateEntry",
+    "kept.sessions.record": "SessionRecord",
+    "kept.sessions.store": "SessionStore",
 }
+"""Public names by the module that has them."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

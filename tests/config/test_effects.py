@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kept.agent.context import plan_budget
-from kept.config import Config, ProviderKeys, load_config
+from kept.config import Config, load_config
+from kept.config.agent_config import ProviderKeys
 from kept.config.setting import setting_names
 from kept.errors import ConfigError
 from kept.gateway.app import open_model

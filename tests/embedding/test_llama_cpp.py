@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kept.base.remote_errors import EmbedderUnavailable
-from kept.config import LocalModelSettings
+from kept.config.schema import LocalModelSettings
 from kept.embedding.llama_cpp import open_model
 from tests.support.commands import run_python
 from tests.support.embedding_models import rows, write_folder, write_gguf
@@ -94,7 +94,7 @@ def test_a_process_that_embeds_says_nothing_and_leaves_nothing_behind(tiny, tmp_
     folder = tmp_path / ("d" * (90 if deep else 1))
     folder.mkdir(exist_ok=True)
     code = (
-        "import sys; from kept.config import LocalModelSettings as Settings;"
+        "import sys; from kept.config.schema import LocalModelSettings as Settings;"
         "from kept.embedding.llama_cpp import open_model;"
         "open_model(Settings(model_path=sys.argv[1])).embed(['king'], role='query')"
     )

@@ -4,8 +4,8 @@ import typing
 
 import pytest
 
-from kept.config import KEY_VARIABLES, MemorySearchSettings, RemoteSettings
-from kept.config.schema import Provider
+from kept.config.agent_config import KEY_VARIABLES
+from kept.config.schema import MemorySearchSettings, Provider, RemoteSettings
 from kept.embedding.registry import PROVIDERS, find_price, find_remote
 
 

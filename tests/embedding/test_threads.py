@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kept.config import LocalModelSettings
+from kept.config.schema import LocalModelSettings
 from kept.embedding.llama_cpp import open_model
 from tests.support.embedding_models import open_folder, rows, write_folder, write_gguf
 

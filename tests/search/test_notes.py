@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.config import QuerySettings
+from kept.config.schema import QuerySettings
 from kept.embedding.base import Calibration
 from kept.search.candidates import CandidatePool, Evidence, QueryVector, WeightedTerm
 from kept.search.query import Term, parse_query

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from kept.config import ResetOverrideSettings, ResetSettings
+from kept.config.schema import ResetOverrideSettings, ResetSettings
 from kept.sessions.entries import MODEL, CompactionEntry, StateEntry
 from kept.sessions.record import policy_for, staleness
 from kept.testing import FrozenClock

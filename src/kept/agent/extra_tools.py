@@ -33,7 +33,7 @@ from kept.base.limits import (
 )
 from kept.base.redact import redact
 from kept.base.values import frozen
-from kept.config import McpServerSettings
+from kept.config.schema import McpServerSettings
 from kept.errors import UsageError
 from kept.models.base import MALFORMED, ToolSpec
 

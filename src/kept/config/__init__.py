@@ -6,47 +6,7 @@ file into instances of these classes. `layers` folds the file, the environment a
 `Config`: the settings of one agent, with the keys of providers and the paths of its files.
 """
 
-from kept.config.agent_config import KEY_VARIABLES, Config, ProviderKeys
-from kept.config.gateway_settings import HttpSettings, ResponderSettings
-from kept.config.layers import ConfigFile, LoadedConfig, load_config
-from kept.config.schema import (
-    AgentSettings,
-    BatchSettings,
-    CacheSettings,
-    ChunkingSettings,
-    HybridSettings,
-    LocalModelSettings,
-    McpServerSettings,
-    MemorySearchSettings,
-    QuerySettings,
-    RemoteSettings,
-    RerankSettings,
-    ResetOverrideSettings,
-    ResetSettings,
-    SyncSettings,
-)
+from kept.config.agent_config import Config
+from kept.config.layers import LoadedConfig, load_config
 
-__all__ = [
-    "KEY_VARIABLES",
-    "AgentSettings",
-    "BatchSettings",
-    "CacheSettings",
-    "ChunkingSettings",
-    "Config",
-    "ConfigFile",
-    "HttpSettings",
-    "HybridSettings",
-    "LoadedConfig",
-    "LocalModelSettings",
-    "McpServerSettings",
-    "MemorySearchSettings",
-    "ProviderKeys",
-    "QuerySettings",
-    "RemoteSettings",
-    "RerankSettings",
-    "ResetOverrideSettings",
-    "ResetSettings",
-    "ResponderSettings",
-    "SyncSettings",
-    "load_config",
-]
+__all__ = ["Config", "LoadedConfig", "load_config"]

@@ -23,7 +23,7 @@ from typing import Any
 from kept.base.records import Matrix
 from kept.base.remote_errors import EmbedderUnavailable, EmbeddingFailed
 from kept.base.values import frozen
-from kept.config import LocalModelSettings
+from kept.config.schema import LocalModelSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 from kept.embedding.model_catalogue import encodable, require_packages, sample_digest
 

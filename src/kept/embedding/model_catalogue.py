@@ -31,7 +31,7 @@ from kept.base.file_lock import locked
 from kept.base.limits import utf8_safe
 from kept.base.remote_errors import EmbedderUnavailable, RemoteError
 from kept.base.values import frozen
-from kept.config import MemorySearchSettings
+from kept.config.schema import MemorySearchSettings
 from kept.embedding.base import Calibration, Embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import UsageError, WriteFailed

@@ -10,7 +10,8 @@ from urllib.parse import quote
 from kept.base.limits import as_dict
 from kept.base.net import ProviderAccount, Timeouts, parse_endpoint
 from kept.base.remote_errors import BadAnswer, EmbedderUnavailable, EndpointDown, RemoteError
-from kept.config import MemorySearchSettings, ProviderKeys
+from kept.config.agent_config import ProviderKeys
+from kept.config.schema import MemorySearchSettings
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list
 

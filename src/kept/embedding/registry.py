@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from kept.base.remote_errors import EmbeddingError
 from kept.base.values import frozen
-from kept.config import MemorySearchSettings, ProviderKeys, RemoteSettings
+from kept.config.agent_config import ProviderKeys
+from kept.config.schema import MemorySearchSettings, RemoteSettings
 from kept.embedding.base import Embedder
 
 if TYPE_CHECKING:

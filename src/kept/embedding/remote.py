@@ -39,7 +39,8 @@ from kept.base.remote_errors import (
 )
 from kept.base.reports import Usage
 from kept.base.values import frozen
-from kept.config import KEY_VARIABLES, MemorySearchSettings, ProviderKeys
+from kept.config.agent_config import KEY_VARIABLES, ProviderKeys
+from kept.config.schema import MemorySearchSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from kept.base.clock import Clock, SystemClock
 from kept.base.remote_errors import EmbeddingError
 from kept.base.values import frozen
-from kept.config import Config, LoadedConfig, RemoteSettings
+from kept.config import Config, LoadedConfig
+from kept.config.schema import RemoteSettings
 
 if TYPE_CHECKING:
     from kept.agent.tools.toolbox import Toolbox

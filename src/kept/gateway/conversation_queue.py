@@ -10,7 +10,7 @@ from typing import Any
 
 from kept.agent.events import AgentEvent, Notice, Reply, ReplyDelta, ToolEnded
 from kept.base.remote_errors import ConversationFull, QueueFull
-from kept.config import ResponderSettings
+from kept.config.gateway_settings import ResponderSettings
 from kept.gateway.channel import Channel
 from kept.gateway.dispatcher import find_command
 from kept.gateway.inbox_records import AcceptedMessage, AnswerRun

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from kept.agent.events import NOBODY, AgentEvent, ApprovalAsked, ApprovalDecided, GroupLine, Inbound, Reply
 from kept.base.remote_errors import MessageNotFound
 from kept.base.values import frozen
-from kept.config import ResponderSettings
+from kept.config.gateway_settings import ResponderSettings
 from kept.errors import KeptError, WriteFailed
 from kept.gateway.channel import (
     MAX_PARTS,

@@ -20,7 +20,8 @@ from kept.base.clock import Clock
 from kept.base.records import Progress
 from kept.base.remote_errors import EmbeddingError, EndpointDown, QuotaExhausted, RemoteError, RequestRefused
 from kept.base.values import frozen
-from kept.config import BatchSettings, Config
+from kept.config import Config
+from kept.config.schema import BatchSettings
 from kept.embedding.batch_api import CALL_TIMEOUTS, MAX_BYTES, SHORT_TIMEOUTS, BatchApi, BatchStatus
 from kept.embedding.remote import iter_batches, token_bound
 from kept.errors import WorkspaceError

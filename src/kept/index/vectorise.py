@@ -13,7 +13,7 @@ from kept.base.redact import redact
 from kept.base.remote_errors import EmbeddingError, VectorMisfit
 from kept.base.reports import Spending, Usage
 from kept.base.values import frozen
-from kept.config import CacheSettings, MemorySearchSettings
+from kept.config.schema import CacheSettings, MemorySearchSettings
 from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import find_price
 from kept.index.sqlite.vectors import quantise

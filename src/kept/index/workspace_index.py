@@ -18,7 +18,8 @@ from kept.base.clock import Clock
 from kept.base.records import Progress, SourceFile
 from kept.base.reports import SyncReport, Usage
 from kept.base.sqlite import ProcessLock, discard_if_damaged, forget_connection, retry_damaged
-from kept.config import Config, QuerySettings
+from kept.config import Config
+from kept.config.schema import QuerySettings
 from kept.embedding.base import Embedder, usage_of
 from kept.embedding.registry import EmbedderChain, choose_chain
 from kept.errors import StoreDamaged, StoreError

@@ -28,7 +28,7 @@ from kept.base.net.endpoint import MAX_DETAIL_CHARS
 from kept.base.redact import redact
 from kept.base.remote_errors import ContextOverflow, ModelError, ModelFailed, ModelRefused, ModelUnavailable
 from kept.base.values import frozen
-from kept.config import ProviderKeys
+from kept.config.agent_config import ProviderKeys
 from kept.config.schema import ModelSettings
 from kept.models.anthropic import usage_of
 from kept.models.base import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from kept.base.remote_errors import ModelUnavailable
-from kept.config import ProviderKeys
+from kept.config.agent_config import ProviderKeys
 from kept.config.schema import ModelSettings
 from kept.models.base import ChatModel
 

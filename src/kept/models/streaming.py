@@ -28,7 +28,7 @@ from kept.base.remote_errors import (
     ModelSilent,
     ModelUnavailable,
 )
-from kept.config import KEY_VARIABLES, ProviderKeys
+from kept.config.agent_config import KEY_VARIABLES, ProviderKeys
 from kept.config.schema import ModelSettings
 from kept.models.base import DOCUMENTS, MALFORMED, PICTURES, ChatRequest, ModelEvent, TextDelta
 

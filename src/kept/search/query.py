@@ -17,7 +17,7 @@ from kept.base.records import Filter
 from kept.base.values import frozen
 from kept.base.words.segment import fold, is_code_name, is_unspaced, normalise, segment_run, split_name, split_scripts
 from kept.base.words.stopwords import ENGLISH, is_stopword_run, stopwords_for
-from kept.config import QuerySettings
+from kept.config.schema import QuerySettings
 from kept.errors import EmptyQuery
 from kept.index.sqlite.word_index import Phrase
 

@@ -34,7 +34,7 @@ from kept.base.records import LIKELY_FROM, STRONG_FROM, ScorePart
 from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER, ProjectScope
 from kept.base.words.segment import fold, is_unspaced
-from kept.config import QuerySettings
+from kept.config.schema import QuerySettings
 from kept.index.sqlite.rows import ChunkRow
 from kept.search.candidates import CandidatePool, Evidence, QueryVector
 from kept.search.weights import (
