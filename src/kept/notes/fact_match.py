@@ -47,9 +47,9 @@ def find_near_facts(
         except WorkspaceError:
             continue
         is_log = daily.find_day(other) is not None
-        found = _compare_lines(text, note, other, is_log=is_log, is_own=is_fact_list(other))
+        lines = _compare_lines(text, note, other, is_log=is_log, is_own=is_fact_list(other))
         known = {fact.citation for fact in near}
-        near += [fact for fact in found if fact.citation not in known]
+        near += [fact for fact in lines if fact.citation not in known]
     return tuple(sorted(near, key=lambda fact: _RELATIONS.index(fact.relation))[:_MAX_NEAR])
 
 
