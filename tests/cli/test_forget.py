@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kept.forgetting.needles import Needles
-from kept.forgetting.plan import ForgetOrder, ForgetPlan, ForgetRequest, Place, digest_of, write_journal
+from kept.forgetting.plan import ForgetOrder, ForgetPlan, Place, digest_of, write_journal
 from kept.storage.files.file_storage import FileStorage
 from tests.support.files import write_file
 from tests.support.planted_words import places_of
@@ -51,7 +51,7 @@ def interrupt(home, workspace):
     """Leave the journal of a forget that was killed at its start."""
     line = "- The gate code is 4711."
     place = Place("note", "MEMORY.md", "MEMORY.md#L3", "", digest_of(line), 3)
-    order = ForgetOrder("abc", str(workspace), ForgetPlan(ForgetRequest("4711"), (place,), Needles(("4711",))))
+    order = ForgetOrder("abc", str(workspace), ForgetPlan("query", (place,), Needles(("4711",))))
     write_journal(FileStorage(str(home / "agents/main")), order)
 
 

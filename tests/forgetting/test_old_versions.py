@@ -47,7 +47,7 @@ from pathlib import Path
 from kept.base.digest import digest_bytes
 from kept.forgetting.needles import Needles
 from kept.forgetting.old_versions import HistoryScrub
-from kept.forgetting.plan import ForgetOrder, ForgetPlan, ForgetRequest, Place
+from kept.forgetting.plan import ForgetOrder, ForgetPlan, Place
 from kept.notes.history.note_history import Author, NoteChange, format_change
 from kept.notes.history.note_history import version_path
 from kept.storage.files.file_storage import FileStorage
@@ -68,7 +68,7 @@ for number in range(count):
 del lines, last
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 place = Place("history", "memory/7.md", "", "", "")
-plan = ForgetPlan(ForgetRequest("fact 7"), (place,), Needles(("fact 7",)))
+plan = ForgetPlan("query", (place,), Needles(("fact 7",)))
 order = ForgetOrder("1", str(root), plan)
 storage = FileStorage(str(root))
 scrub = HistoryScrub(storage, order, {}, by=Author(), time="")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kept import KeptError, Memory
 from kept.forgetting.needles import Needles
-from kept.forgetting.plan import ForgetOrder, ForgetPlan, ForgetRequest, Outcome, digest_of
+from kept.forgetting.plan import ForgetOrder, ForgetPlan, Outcome, digest_of
 from kept.forgetting.plan import Place as ForgetPlace
 from kept.forgetting.removal import Removal
 from kept.notes.adopt import adopt_notes
@@ -121,7 +121,7 @@ def index(place: Place, memory: Memory) -> str:
 
 def remove(place: Place, memory: Memory) -> str:
     cut = ForgetPlace("note", NOTE, f"{NOTE}#L2", "", digest_of("- keeper"), 2)
-    plan = ForgetPlan(ForgetRequest(cut.citation), (cut,), Needles())
+    plan = ForgetPlan("citation", (cut,), Needles())
     outcome = Outcome()
     Removal(memory.forgetting, ForgetOrder("1", memory.workspace.root, plan), outcome).change_workspace()
     return str(vars(outcome))

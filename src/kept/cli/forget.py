@@ -144,7 +144,7 @@ def _show_receipt(receipt: ForgetReceipt) -> None:
     if receipt.left:
         files = short_list([f"{file.path} ({file.count})" for file in receipt.left], _SHOWN_LEFT)
         outcome = f"it is still in {plural(len(receipt.left), 'file')}: {files}"
-    echo(f"Searched {plural(receipt.searched.files, 'file')} ({size_text(receipt.searched.size)}): {outcome}")
+    echo(f"Searched {plural(receipt.searched.files, 'file')} ({size_text(receipt.searched.bytes)}): {outcome}")
     for citation in receipt.kept:
         echo(f"Not chosen, and left as it is: {citation}")
     for citation in receipt.changed:
@@ -171,5 +171,5 @@ def plan_json(plan: ForgetPlan) -> dict[str, Any]:
 
 
 def _place_json(number: int, place: Place) -> dict[str, Any]:
-    own = ("digest", "copies", "isProperty", "key", "role")
+    own = ("digest", "copies", "isProperty", "key")
     return {"number": number, **{name: value for name, value in to_json(place).items() if name not in own}}

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -18,19 +19,18 @@ from kept.base.limits import utf8_safe
 from kept.base.records import Hit
 from kept.base.values import frozen
 from kept.config import Config
-from kept.errors import ForgetFailed, KeptError, LockBusy
+from kept.errors import ForgetFailed, KeptError, LockBusy, UsageError
 from kept.forgetting.places import ForgetScope
 from kept.forgetting.plan import (
     JOURNAL,
     ForgetOrder,
     ForgetPlan,
-    ForgetRequest,
     Outcome,
     read_journal,
     write_journal,
 )
 from kept.forgetting.planner import plan_forget
-from kept.forgetting.receipt import ForgetReceipt, hash_removed, make_receipt, save_receipt
+from kept.forgetting.receipt import ForgetReceipt, make_receipt, save_receipt
 from kept.forgetting.removal import BlankInbox, Removal
 from kept.notes.workspace import Workspace
 from kept.search.memory_view import MemoryView
@@ -80,11 +80,14 @@ class MemoryForgetting:
         ``by_tool`` leaves out files that only the person may change.
         """
         before_ms = find_when(before, now=self.clock.now())
-        request = ForgetRequest(query, session, person, before_ms)
+        choices = {"query": query, "session": session, "person": person, "before": before_ms}
+        named = [(request, what) for request, what in choices.items() if what is not None]
+        if len(named) != 1:
+            raise UsageError("Forget one thing at a time: words or a citation, a session, a person, or a time.")
         self.workspace.require()
         with SessionStore(self.config, clock=self.clock) as sessions:
             scope = ForgetScope(self.config, self.workspace, sessions, self.view, by_tool, self.search)
-            return plan_forget(scope, request, allow_all=allow_all)
+            return plan_forget(scope, *named[0], allow_all=allow_all)
 
     def apply(
         self, plan: ForgetPlan, *, inbox: BlankInbox | None = None, on_step: OnStep | None = None
@@ -134,9 +137,10 @@ class MemoryForgetting:
 
     def _make_order(self, plan: ForgetPlan) -> ForgetOrder:
         salt, scope = os.urandom(16).hex(), self.view.folder if self.view.is_bound else None
-        removed = hash_removed(salt, (place.text for place in plan.places))
-        plan = replace(plan, candidates=(), kept=(*plan.kept, *plan.candidates))
-        return ForgetOrder(new_id(), self.workspace.root, plan, salt, removed, scope)
+        removed = hashlib.sha256(bytes.fromhex(salt))
+        for place in plan.places:
+            removed.update(place.text.encode("utf-8", "surrogatepass") + b"\n")
+        return ForgetOrder(new_id(), self.workspace.root, plan.select(plan.places), salt, removed.hexdigest(), scope)
 
     def _run(self, order: ForgetOrder, inbox: BlankInbox | None, on_step: OnStep) -> ForgetReceipt:
         on_step("hashes")

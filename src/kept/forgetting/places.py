@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from kept.base.limits import read_object
@@ -23,7 +22,7 @@ from kept.errors import DocumentNotFound, KeptError, PathRefused, SessionNotFoun
 from kept.forgetting.needles import Matcher, Needles, words_of
 from kept.forgetting.old_versions import find_in_history
 from kept.forgetting.passages import find_in_note, name_words
-from kept.forgetting.plan import Place, digest_of
+from kept.forgetting.plan import ForgetPlan, Place, digest_of
 from kept.notes.review_queue import ReviewQueue, item_path
 from kept.notes.scan import scan_workspace
 from kept.notes.workspace import Workspace, is_persons_own
@@ -78,6 +77,23 @@ class ForgetScope:
         return self.view.sees(path) and not (self.by_tool and is_persons_own(path))
 
 
+class Found:
+    """Places of something in all documents and logs."""
+
+    def __init__(self) -> None:
+        self.places: list[Place] = []
+        self.asked: list[Place] = []
+        """Where Kept noted the request itself. They go if all places do."""
+        self.unreachable: dict[str, None] = {}
+        """Places that are not changed."""
+
+    def make_plan(
+        self, request: str, places: Iterable[Place], needles: Needles, candidates: Iterable[Place]
+    ) -> ForgetPlan:
+        unreachable, asked = tuple(self.unreachable), tuple(self.asked)
+        return ForgetPlan(request, tuple(places), needles, unreachable, candidates=tuple(candidates), asked=asked)
+
+
 def find_everywhere(
     scope: ForgetScope,
     matcher: Matcher,
@@ -85,26 +101,32 @@ def find_everywhere(
     *,
     known: Iterable[Place] = (),
     is_person: bool = False,
-) -> list[Place]:
+) -> Found:
     """Return the places of something in all documents and logs, without what goes along with places known before."""
-    agent, notes = open_agent(scope.config), scope.workspace.storage
-    places = [place for note in iter_notes(scope) for place in _find_in_note(note, matcher, is_person)]
+    found, agent, notes = Found(), open_agent(scope.config), scope.workspace.storage
+    for note in iter_notes(scope):
+        if matcher.has_words(words_of(folder := os.path.dirname(note.path))):
+            found.unreachable[f"{folder}: the name of this folder"] = None
+        places = find_in_note(note.path, note.text, matcher, is_person=is_person)
+        if note.is_writable:
+            found.places += places
+        else:
+            found.unreachable |= {place.citation: None for place in places}
     for transcript in all_transcripts(scope.config, agent):
         if scope.view.sees(transcript.citation):
-            places += find_in_transcript(transcript, matcher, wants)
-    known = [*known, *(place for place in places if not place.role)]
-    places += (place for place in find_in_history(notes, matcher, known) if scope.may_change(place.path))
-    places += _find_in_proposals(scope, matcher)
-    places += (
+            _find_in_transcript(found, transcript, matcher, wants)
+    known = [*known, *found.places]
+    found.places += (place for place in find_in_history(notes, matcher, known) if scope.may_change(place.path))
+    found.places += _find_in_proposals(scope, matcher)
+    found.places += (
         Place("schedule", item.id, f"schedule {item.id} ({item.when})", item.text, digest_of(item.text))
         for item in open_schedules(scope.config).read().schedules
         if matcher.matches(item.text) and scope.sees_key(item.to)
     )
-    keys = {place.key for place in known}
-    places += (place for place in _find_in_inbox(agent, matcher, keys) if scope.sees_key(place.key))
+    _find_in_inbox(found, scope, agent, matcher, {place.key for place in known})
     if not scope.view.is_bound:  # nothing tells whose a text in such a record is
-        places += _find_in_records(agent, notes, matcher)
-    return places
+        found.places += _find_in_records(agent, notes, matcher)
+    return found
 
 
 # notes
@@ -135,15 +157,6 @@ def read_note(scope: ForgetScope, path: str) -> NoteFile:
     return NoteFile(path, text, is_writable)
 
 
-def _find_in_note(note: NoteFile, matcher: Matcher, is_person: bool) -> Iterator[Place]:
-    """Yield the places in a note. The name of its folder is one that is not changed."""
-    folder = os.path.dirname(note.path)
-    if matcher.has_words(words_of(folder)):
-        yield Place("note", folder, f"{folder}: the name of this folder", "", "", role="fixed")
-    for place in find_in_note(note.path, note.text, matcher, is_person=is_person):
-        yield place if note.is_writable else replace(place, role="fixed")
-
-
 # conversations
 
 
@@ -168,8 +181,8 @@ def find_transcript(scope: ForgetScope, citation: str) -> Transcript:
     return transcript
 
 
-def find_in_transcript(transcript: Transcript, matcher: Matcher, wants: Wants | None = None) -> Iterator[Place]:
-    """Yield the lines that match or are wanted and say something, and the proposals of /forget that match."""
+def _find_in_transcript(found: Found, transcript: Transcript, matcher: Matcher, wants: Wants | None) -> None:
+    """Find the lines that match or are wanted and say something, and the proposals of /forget that match."""
     path, key = transcript.citation, ""
     for line in transcript.iter_lines():
         if line.number > 1 and wants is None and not matcher.may_match_raw(line.raw):
@@ -184,12 +197,14 @@ def find_in_transcript(transcript: Transcript, matcher: Matcher, wants: Wants | 
             text = utterance.shown if utterance else "(details of the conversation or of a tool call)"
             citation, digest = cite(path, line.number, line.number), digest_of(line.raw)
             place = Place("conversation", path, citation, text, digest, line.number, whole=is_whole, key=key)
-            yield replace(place, role="asked") if is_proposal else place
+            (found.asked if is_proposal else found.places).append(place)
 
 
 def find_lines(scope: ForgetScope, citation: str, wants: Wants) -> list[Place]:
     """Return the wanted lines of a transcript that say something."""
-    return list(find_in_transcript(find_transcript(scope, citation), Matcher(Needles()), wants))
+    found = Found()
+    _find_in_transcript(found, find_transcript(scope, citation), Matcher(Needles()), wants)
+    return found.places
 
 
 def spoken_texts(scope: ForgetScope, citation: str) -> list[str]:
@@ -214,8 +229,8 @@ def _find_in_proposals(scope: ForgetScope, matcher: Matcher) -> Iterator[Place]:
             yield Place("proposal", path, path, text, digest_of(text))
 
 
-def _find_in_inbox(agent: Storage, matcher: Matcher, keys: set[str]) -> Iterator[Place]:
-    """Yield the conversations with a message that matches. One that only has it in a command asked for it. The messages
+def _find_in_inbox(found: Found, scope: ForgetScope, agent: Storage, matcher: Matcher, keys: set[str]) -> None:
+    """Find the conversations with a message that matches. One that only has it in a command asked for it. The messages
     of conversations with some keys go with these."""
     has_message: dict[str, bool] = {}
     for line, key in read_inbox(agent):
@@ -223,10 +238,10 @@ def _find_in_inbox(agent: Storage, matcher: Matcher, keys: set[str]) -> Iterator
             is_command = str(read_object(line.data).get("text", "/")).startswith("/")
             has_message[key] = has_message.get(key, False) or not is_command
     for key, is_said in has_message.items():
-        if key not in keys or not is_said:
+        if scope.sees_key(key) and (key not in keys or not is_said):
             text = "messages that the gateway received"
             place = Place("inbox", key, f"{INBOX} ({key})", text, digest_of(key), key=key)
-            yield place if is_said else replace(place, role="asked")
+            (found.places if is_said else found.asked).append(place)
 
 
 def read_inbox(agent: Storage) -> Iterator[tuple[LogLine, str]]:

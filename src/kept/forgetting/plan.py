@@ -1,4 +1,4 @@
-"""Plan of a forget: the request, the places that have it, the plan that a person confirms, and the order to remove it.
+"""Plan of a forget: the places, the plan that a person confirms, and the order to remove them.
 
 The journal is a document of the agent that keeps an order until all of it is done. It is written before the first
 change. It has the words in clear, because a run that finishes the work after a crash needs them. It is overwritten and
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal
@@ -18,7 +18,6 @@ from typing import Literal
 from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import clip, one_line, read_object, utf8_safe_tree
-from kept.base.records import parse_citation
 from kept.base.values import frozen
 from kept.errors import DocumentNotFound, ForgetChanged, ForgetFailed, UsageError
 from kept.forgetting.needles import Needles
@@ -38,17 +37,6 @@ TITLES: dict[str, str] = {
 }
 """Kinds in the order in which they are counted."""
 PERHAPS = "Perhaps also meant"
-
-
-@frozen
-class ForgetRequest:
-    """Request to forget. Exactly one field is set."""
-
-    query: str | None = None
-    """Words, or a citation."""
-    session: str | None = None
-    person: str | None = None
-    before_ms: int | None = None
 
 
 @frozen
@@ -75,8 +63,6 @@ class Place:
     """Lines of the front matter."""
     key: str = ""
     """Key of the conversation that it is in: its messages in the inbox go along."""
-    role: Literal["", "asked", "fixed"] = ""
-    """``asked``: Kept noted the request itself here, and it goes if all places do. ``fixed``: it is not changed."""
 
     def describe(self, chars: int) -> str:
         """Return what goes, in one line: the text, and what it becomes."""
@@ -96,7 +82,8 @@ class Place:
 class ForgetPlan:
     """Every place that a forget would change, and nothing else changes. Nothing has happened yet."""
 
-    request: ForgetRequest
+    request: str
+    """What is forgotten, without its words: query, citation, session, person or before."""
     places: tuple[Place, ...]
     """Places that have exactly what is to be forgotten."""
     needles: Needles
@@ -126,13 +113,6 @@ class ForgetPlan:
             raise ForgetChanged("The places have changed since they were shown, or the token is not theirs.")
 
     @property
-    def request_kind(self) -> str:
-        """Return what is forgotten, without its words: query, citation, session, person or before."""
-        if self.request.query is None:
-            return "session" if self.request.session else "person" if self.request.person else "before"
-        return "citation" if parse_citation(self.request.query) or not self.needles.words else "query"
-
-    @property
     def options(self) -> tuple[Place, ...]:
         """Return the places and the candidates, as they are numbered."""
         return (*self.places, *self.candidates)
@@ -146,7 +126,7 @@ class ForgetPlan:
     @property
     def absence(self) -> str:
         """Return why there is nothing to forget."""
-        if self.request.before_ms is not None:
+        if self.request == "before":
             return "no conversation and no daily note is from before that time"
         return "no note and no conversation has it. Search for it, and forget the lines that a result cites"
 
@@ -172,7 +152,7 @@ class ForgetPlan:
         chosen = tuple(place for place in self.options if place in places)
         others = tuple(place for place in self.options if place not in places)
         if chosen == self.places:
-            return replace(self, candidates=(), kept=others)
+            return replace(self, candidates=(), kept=(*self.kept, *others))
         is_partial = not self.places or any(place in self.places for place in others)
         lines = self.needles.lines if any(place.kind == "session" for place in chosen) else ()
         words = self.needles.words if self.places else ()
@@ -212,14 +192,8 @@ class ForgetOrder:
     def of_kind(self, *kinds: Kind) -> list[Place]:
         return [place for place in (*self.plan.places, *self.plan.asked) if place.kind in kinds]
 
-    def paths(self, *kinds: Kind, whole: bool = False) -> list[str]:
-        """Return the paths of the places of some kinds, or only of those that go as a whole."""
-        return sorted({place.path for place in self.of_kind(*kinds) if place.whole or not whole})
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """Return the keys of the conversations whose messages in the inbox go along."""
-        return frozenset(place.key for place in (*self.plan.places, *self.plan.asked) if place.key)
+    def paths(self, *kinds: Kind) -> list[str]:
+        return sorted({place.path for place in self.of_kind(*kinds)})
 
 
 @dataclass
@@ -236,14 +210,10 @@ class Outcome:
 
 def write_journal(agent: Storage, order: ForgetOrder) -> None:
     """Write what is to be done, and what is done. Texts of places stay out of it as far as they can."""
-    places, asked, spared = map(_without_texts, (order.plan.places, order.plan.asked, order.plan.kept))
-    order = replace(order, plan=replace(order.plan, places=places, asked=asked, kept=spared))
-    data = json.dumps(utf8_safe_tree(to_tree(order))).encode() + b"\n"
-    agent.commit([Write(JOURNAL, data, erase=True)])
-
-
-def _without_texts(places: Iterable[Place]) -> tuple[Place, ...]:
-    return tuple(replace(place, text="") for place in places)
+    tree = utf8_safe_tree(to_tree(order))
+    for place in (place for name in ("places", "asked", "kept") for place in tree["plan"].get(name, ())):
+        place["text"] = ""
+    agent.commit([Write(JOURNAL, json.dumps(tree).encode() + b"\n", erase=True)])
 
 
 def read_journal(agent: Storage) -> ForgetOrder | None:

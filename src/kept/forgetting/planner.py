@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from kept.base.records import Hit, parse_citation
 from kept.base.visibility import private_folder_of
-from kept.errors import EmptyQuery, ForgetTooMuch, KeptError, NoteNotFound, PathRefused, SessionNotFound, UsageError
+from kept.errors import EmptyQuery, ForgetTooMuch, KeptError, NoteNotFound, PathRefused, SessionNotFound
 from kept.forgetting.needles import Matcher, Needles, is_too_short
 from kept.forgetting.passages import cited_lines, note_place, split_passages, whole_note
 from kept.forgetting.places import (
     ForgetScope,
+    Found,
     NoteFile,
     find_everywhere,
     find_lines,
@@ -23,7 +24,7 @@ from kept.forgetting.places import (
     read_note,
     spoken_texts,
 )
-from kept.forgetting.plan import ForgetPlan, ForgetRequest, Place, digest_of
+from kept.forgetting.plan import ForgetPlan, Place, digest_of
 from kept.index.chunking.properties import read_properties
 from kept.notes.daily import get_daily_notes
 from kept.search.date_words import to_ms
@@ -39,59 +40,40 @@ MOST_PLACES = 100
 _LAST_LINE = 1_000_000_000
 
 
-def plan_forget(scope: ForgetScope, request: ForgetRequest, *, allow_all: bool = False) -> ForgetPlan:
-    """Return every place of what is to be forgotten.
+def plan_forget(scope: ForgetScope, request: str, what: str | int, *, allow_all: bool = False) -> ForgetPlan:
+    """Return every place of what is to be forgotten: a query, a session, a person, or all before a time.
 
     Raise ForgetTooMuch for words that are too short and for too many places, unless ``allow_all`` is set.
     """
-    named = [
-        value for value in (request.query, request.session, request.person, request.before_ms) if value is not None
-    ]
-    if len(named) != 1:
-        raise UsageError("Forget one thing at a time: words or a citation, a session, a person, or a time.")
-    if request.session is not None:
-        plan = _plan_places(scope, request, [_find_session(scope, request.session)])
-    elif request.before_ms is not None:
-        plan = _plan_places(scope, request, list(_find_before(scope, request.before_ms)))
-    else:
-        words = str(named[0])
-        if not words.strip():
+    text = str(what).strip()
+    if request in ("query", "person"):
+        if not text:
             raise EmptyQuery("There is nothing to forget.", hint="Name words, a citation or a person.")
-        if is_too_short(words) and not allow_all:
-            raise ForgetTooMuch(f"{words.strip()!r} is too short: it may be part of anything.")
-        if request.person is not None:
-            plan = _plan_person(scope, request, words.strip())
-        elif cited := _find_cited(scope, words.strip()):
-            plan = _plan_places(scope, request, cited)
-        else:
-            plan = _plan_words(scope, request, words)
+        if is_too_short(text) and not allow_all:
+            raise ForgetTooMuch(f"{text!r} is too short: it may be part of anything.")
+    if request == "session":
+        plan = _plan_places(scope, request, [_find_session(scope, text)])
+    elif request == "before":
+        plan = _plan_places(scope, request, [*_find_before(scope, int(what))])
+    elif request == "person":
+        plan = _plan_person(scope, text)
+    elif cited := _find_cited(scope, text):
+        plan = _plan_places(scope, "citation", cited)
+    else:
+        plan = _plan_words(scope, text)
     if len(plan.places) > MOST_PLACES and not allow_all:
         raise ForgetTooMuch(f"That is in {len(plan.places):,} places.")
     return replace(plan, by_tool=scope.by_tool)
 
 
-def _make_plan(
-    request: ForgetRequest,
-    needles: Needles,
-    places: Iterable[Place],
-    others: Iterable[Place] = (),
-    candidates: Iterable[Place] = (),
-) -> ForgetPlan:
-    """Return a plan for places. Of others that match, those are noted that are not changed or go along."""
-    unreachable = dict.fromkeys(place.citation for place in others if place.role == "fixed")
-    asked = tuple(place for place in others if place.role == "asked")
-    return ForgetPlan(request, tuple(places), needles, tuple(unreachable), candidates=tuple(candidates), asked=asked)
-
-
 # words
 
 
-def _plan_words(scope: ForgetScope, request: ForgetRequest, words: str) -> ForgetPlan:
+def _plan_words(scope: ForgetScope, words: str) -> ForgetPlan:
     needles = Needles((words,))
-    everywhere = find_everywhere(scope, Matcher(needles))
-    places = (place for place in everywhere if not place.role)
-    is_somewhere = any(place.role != "asked" for place in everywhere)
-    return _make_plan(request, needles, places, everywhere, () if is_somewhere else _find_like(scope, words))
+    found = find_everywhere(scope, Matcher(needles))
+    like = () if found.places or found.unreachable else _find_like(scope, words)
+    return found.make_plan("query", found.places, needles, like)
 
 
 def _find_like(scope: ForgetScope, query: str) -> Iterator[Place]:
@@ -204,7 +186,7 @@ def _find_before(scope: ForgetScope, before_ms: int) -> Iterator[Place]:
             yield whole_note(note.path, note.text)
 
 
-def _plan_places(scope: ForgetScope, request: ForgetRequest, places: list[Place]) -> ForgetPlan:
+def _plan_places(scope: ForgetScope, request: str, places: list[Place]) -> ForgetPlan:
     """Return a plan for places and for facts that were made of them. Copies of their lines are candidates."""
     texts = [place.said for place in places]
     for place in places:
@@ -213,9 +195,10 @@ def _plan_places(scope: ForgetScope, request: ForgetRequest, places: list[Place]
                 texts += spoken_texts(scope, place.path)
     needles = Needles.of_texts(texts)
     known = [*places, *_find_made_of(scope, places)]
-    copies = find_everywhere(scope, Matcher(needles), known=known) if needles else []
-    copies = [place for place in copies if place.role != "asked" and not _covers(known, place)]
-    return _make_plan(request, needles, known, copies, (place for place in copies if not place.role))
+    copies = find_everywhere(scope, Matcher(needles), known=known) if needles else Found()
+    copies.asked.clear()  # a command that has a copy of a line did not ask for it to be forgotten
+    others = (place for place in copies.places if not _covers(known, place))
+    return copies.make_plan(request, known, needles, others)
 
 
 def _covers(known: Iterable[Place], place: Place) -> bool:
@@ -257,7 +240,7 @@ def _find_made_of(scope: ForgetScope, places: Iterable[Place]) -> list[Place]:
 # a person
 
 
-def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str) -> ForgetPlan:
+def _plan_person(scope: ForgetScope, name: str) -> ForgetPlan:
     folded = name.casefold()
 
     def is_from(line: TranscriptLine) -> bool:
@@ -267,22 +250,21 @@ def _plan_person(scope: ForgetScope, request: ForgetRequest, name: str) -> Forge
         return False
 
     names, doubtful = _names_of(scope, name)
-    everywhere = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
+    found = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
     own = _find_own(scope, folded)
     whole = {place.path for place in own}
-    sure = [place for place in everywhere if not place.role and place.path not in whole]
-    unsure = [place for place in sure if _is_unsure(place, names)]
-    sure = [place for place in sure if place not in unsure]
+    unsure = [place for place in found.places if _is_unsure(place, names)]
+    sure = [place for place in found.places if place.path not in whole and place not in unsure]
     if doubtful:
         is_named = re.compile(rf"\b(?:{'|'.join(map(re.escape, doubtful))})\b")
-        more = find_everywhere(scope, Matcher(Needles(doubtful)), known=own)
-        unsure += (p for p in more if not p.role and p.path not in whole and is_named.search(p.text))
+        more = find_everywhere(scope, Matcher(Needles(doubtful)), known=own).places
+        unsure += (place for place in more if is_named.search(place.text))
     known = [*own, *sure]
     known += _find_made_of(scope, known)
     cited = {place.citation for place in known}
-    candidates = {place.citation: place for place in unsure if place.citation not in cited}
+    others = {place.citation: place for place in unsure if place.path not in whole and place.citation not in cited}
     spoken = [place.said for place in sure if place.whole and place.path.startswith("sessions/")]
-    return _make_plan(request, Needles.of_texts(spoken, names), known, everywhere, candidates.values())
+    return found.make_plan("person", known, Needles.of_texts(spoken, names), others.values())
 
 
 def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -291,7 +273,7 @@ def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str
     by_note = []
     for note in iter_notes(scope):
         read = read_properties(note.text.split("\n"))
-        by_note.append({text.casefold(): text for text in (title_of(note.path), read.title, *read.aliases) if text})
+        by_note.append({text.casefold(): text for text in (_title_of(note.path), read.title, *read.aliases) if text})
     own = [names for names in by_note if name.casefold() in names]
     by_folded = {folded: text for names in own for folded, text in names.items() if not is_too_short(text)}
     shared = {folded for names in by_note if names not in own for folded in names} - {name.casefold()}
@@ -302,24 +284,22 @@ def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str
     return tuple(dict.fromkeys((name, *(text for text in by_folded.values() if text not in doubtful)))), tuple(doubtful)
 
 
-def title_of(path: str) -> str:
+def _title_of(path: str) -> str:
     return os.path.splitext(os.path.basename(path))[0]
 
 
 def _is_unsure(place: Place, names: Iterable[str]) -> bool:
     """Return whether a place may be about more than a person: a note or a property that only names them."""
     if place.kind == "note" and place.whole:
-        title = re.sub("[-_]", " ", title_of(place.path))
-        return title.casefold() not in map(str.casefold, names)
+        return re.sub("[-_]", " ", _title_of(place.path)).casefold() not in map(str.casefold, names)
     return place.is_property and not place.new and not place.text.lstrip().startswith("- ")
 
 
 def _find_own(scope: ForgetScope, name: str) -> list[Place]:
     """Return the private sessions and notes of a person, who is named by an account or by identity links."""
-    people = People(scope.config)
-    folders = (
-        {*people.find(name, may_own=False).folders} if name in scope.config.agent.session.identity_links else set()
-    )
+    people, folders = People(scope.config), set[str]()
+    if name in scope.config.agent.session.identity_links:
+        folders |= {*people.find(name, may_own=False).folders}
     places = []
     for record in scope.sessions.recent():
         account = find_account(record.key)
@@ -327,6 +307,6 @@ def _find_own(scope: ForgetScope, name: str) -> list[Place]:
             continue
         if name in map(str.casefold, (account.name, people.name_of(account))):
             places.append(_session_place(record))
-            folders |= people.viewer(account, may_own=False).folders
+            folders |= {*people.viewer(account, may_own=False).folders}
     notes = (note for note in iter_notes(scope) if private_folder_of(note.path) in folders)
     return [*places, *(whole_note(note.path, note.text) for note in notes)]

@@ -7,7 +7,6 @@ another one too, unless a text that is stored there explains it: "planning" in a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -53,18 +52,15 @@ class LeftOver:
 
 @frozen
 class ByteScan:
-    files: int = 0
-    size: int = 0
-    """Bytes that were read."""
-    lines: int = 0
+    files: int
+    bytes: int
+    lines: int
     """Removed lines that were searched for in all bytes."""
-    left: tuple[LeftOver, ...] = ()
-    unread: tuple[str, ...] = ()
-    """Files that could not be read."""
 
 
-def search_bytes(config: Config, order: ForgetOrder) -> ByteScan:
-    """Search every file below the home and the workspace, and their names, except for models and the journal."""
+def _search_bytes(config: Config, order: ForgetOrder) -> tuple[ByteScan, list[LeftOver], list[str]]:
+    """Search every file below the home and the workspace, and their names, except for models and the journal. Return
+    also the files that still have it, and those that cannot be read."""
     needles, roots = order.plan.needles, (config.home, order.workspace)
     matcher, forms = Matcher(needles), _forms_of(needles)
     sizes: list[int] = []
@@ -81,7 +77,7 @@ def search_bytes(config: Config, order: ForgetOrder) -> ByteScan:
         count += not _OWN_FILES.match(inside) and matcher.has_words(words_of(inside))
         if count and (order.scope is None or _is_shared(path, order.workspace)):
             left.append(LeftOver(path, count))
-    return ByteScan(len(sizes), sum(sizes), len(needles.longest_lines), tuple(left), tuple(unread))
+    return ByteScan(len(sizes), sum(sizes), len(needles.longest_lines)), left, unread
 
 
 def _is_shared(path: str, workspace: str) -> bool:
@@ -169,7 +165,7 @@ def _words_in(value: str, column: str) -> str:
 
 _HIDDEN = "(a name that was forgotten)"
 _MOST_PLACES = 1_000
-NOT_REACHED = (
+_NOT_REACHED = (
     "archives of 'kept export', backups, snapshots and copies in other folders",
     "the history of a git repository that the notes are in, and where it was pushed to",
     "the original files of imported conversations",
@@ -194,27 +190,21 @@ class ForgetReceipt:
     """Files and lines that were searched afterwards."""
     left: tuple[LeftOver, ...]
     unreachable: tuple[str, ...]
-    changed: tuple[str, ...] = ()
+    changed: tuple[str, ...]
     """Places that had changed since they were shown, and were left alone."""
-    kept: tuple[str, ...] = ()
+    kept: tuple[str, ...]
     """Places that were shown and not chosen."""
-    is_finished: bool = True
+    is_finished: bool
     """False if a part has to be done again; the next command tries."""
 
     def counts(self) -> dict[str, int]:
         return dict(Counter(kind for kind, _ in self.places))
 
 
-def hash_removed(salt: str, texts: Iterable[str]) -> str:
-    digest = hashlib.sha256(bytes.fromhex(salt))
-    for text in texts:
-        digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
-    return digest.hexdigest()
-
-
 def make_receipt(config: Config, order: ForgetOrder, outcome: Outcome, *, at: str) -> ForgetReceipt:
     """Search all bytes. Return the receipt, with names that were forgotten replaced in paths."""
-    plan, scan, matcher = order.plan, search_bytes(config, order), Matcher(order.plan.needles)
+    plan, matcher = order.plan, Matcher(order.plan.needles)
+    searched, left, unread = _search_bytes(config, order)
 
     def is_named(text: str) -> bool:
         return matcher.matches(text) or matcher.matches(re.sub(r"[/_-]", " ", text))
@@ -226,17 +216,17 @@ def make_receipt(config: Config, order: ForgetOrder, outcome: Outcome, *, at: st
         parts = "/".join(_HIDDEN if is_named(part) else part for part in text.split("/"))
         return _HIDDEN if is_named(parts) else parts
 
-    unread = (f"{path}: cannot be read" for path in scan.unread)
-    unreachable = dict.fromkeys((*outcome.missed, *outcome.refused, *plan.unreachable, *NOT_REACHED, *unread))
+    reasons = (f"{path}: cannot be read" for path in unread)
+    unreachable = dict.fromkeys((*outcome.missed, *outcome.refused, *plan.unreachable, *_NOT_REACHED, *reasons))
     return ForgetReceipt(
         order.id,
         at,
-        plan.request_kind,
+        plan.request,
         tuple((place.kind, hide(place.citation)) for place in plan.places[:_MOST_PLACES]),
         order.salt,
         order.sha256,
-        scan,
-        left=tuple(LeftOver(hide(file.path), file.count) for file in scan.left),
+        searched,
+        left=tuple(LeftOver(hide(file.path), file.count) for file in left),
         unreachable=tuple(map(hide, unreachable)),
         changed=tuple(map(hide, dict.fromkeys(outcome.changed))),
         kept=tuple(hide(place.citation) for place in plan.kept),
@@ -245,22 +235,9 @@ def make_receipt(config: Config, order: ForgetOrder, outcome: Outcome, *, at: st
 
 
 def receipt_json(receipt: ForgetReceipt) -> dict[str, Any]:
-    searched = receipt.searched
-    return {
-        "id": receipt.id,
-        "at": receipt.at,
-        "request": receipt.request,
-        "counts": receipt.counts(),
-        "places": [{"kind": kind, "citation": citation} for kind, citation in receipt.places],
-        "salt": receipt.salt,
-        "sha256": receipt.sha256,
-        "searched": {"files": searched.files, "bytes": searched.size, "lines": searched.lines},
-        "left": [to_tree(file) for file in receipt.left],
-        "unreachable": receipt.unreachable,
-        "changed": receipt.changed,
-        "kept": receipt.kept,
-        "finished": receipt.is_finished,
-    }
+    tree: dict[str, Any] = to_tree(receipt)
+    places = [{"kind": kind, "citation": citation} for kind, citation in receipt.places]
+    return tree | {"counts": receipt.counts(), "places": places, "finished": tree.pop("is_finished")}
 
 
 def save_receipt(agent: Storage, receipt: ForgetReceipt) -> None:

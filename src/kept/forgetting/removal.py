@@ -175,7 +175,8 @@ class Removal:
     # the inbox, which only the process with its lease may write
 
     def _change_inbox(self) -> None:
-        keys, plan = self.order.keys, self.order.plan
+        plan = self.order.plan
+        keys = frozenset(place.key for place in (*plan.places, *plan.asked) if place.key)
         if not keys:
             return
         # Copies of chosen messages go. Others may keep the words if some places do.

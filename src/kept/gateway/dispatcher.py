@@ -228,11 +228,11 @@ class Commands:
         if query.lower() in _ANSWERS or (proposal and forget.is_choice(query, proposal)):
             return self._answer_proposal(call.session_id, proposal, _ANSWERS.get(query.lower(), query))
         plan = forget.plan_in_chat(self._memory_of(call.session_id), query)
-        return self._propose(call.session_id, plan)
+        return self._propose(call.session_id, query, plan)
 
-    def _propose(self, session_id: str, plan: ForgetPlan) -> str:
+    def _propose(self, session_id: str, query: str, plan: ForgetPlan) -> str:
         if plan.options:
-            forget.save_proposal(self._sessions, session_id, plan)
+            forget.save_proposal(self._sessions, session_id, query, plan)
         return forget.describe_plan(plan)
 
     def _answer_proposal(self, session_id: str, proposal: dict[str, Any] | None, answer: str) -> str:
@@ -244,7 +244,8 @@ class Commands:
         memory = self._memory_of(session_id)
         plan = forget.plan_in_chat(memory, proposal["query"])
         if plan.token != proposal["token"]:
-            return f"It has changed since then, and nothing was forgotten.\n\n{self._propose(session_id, plan)}"
+            proposed = self._propose(session_id, proposal["query"], plan)
+            return f"It has changed since then, and nothing was forgotten.\n\n{proposed}"
         if answer == "all" and not plan.places:
             return f"Nothing was forgotten: name the numbers.\n\n{forget.describe_plan(plan)}"
         forget.drop_proposal(self._sessions, session_id)

@@ -34,8 +34,8 @@ def plan_in_chat(memory: Memory, query: str) -> ForgetPlan:
         raise ForgetTooMuch(exc.message, hint=_NARROWER) from None
 
 
-def save_proposal(sessions: SessionStore, session_id: str, plan: ForgetPlan) -> None:
-    asked = {"asked": sessions.clock.now().isoformat(), "query": plan.request.query}
+def save_proposal(sessions: SessionStore, session_id: str, query: str, plan: ForgetPlan) -> None:
+    asked = {"asked": sessions.clock.now().isoformat(), "query": query}
     value = {**asked, "token": plan.token, "count": len(plan.options)}
     sessions.append(session_id, StateEntry(FORGET_STATE, value))
 
