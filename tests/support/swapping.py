@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kept import KeptError, Memory
+from kept.forgetting.forgetter import Removal
 from kept.forgetting.needles import Needles
-from kept.forgetting.plan import ForgetOrder, ForgetPlan, Outcome, digest_of
+from kept.forgetting.plan import ForgetOrder, ForgetPlan, digest_of
 from kept.forgetting.plan import Place as ForgetPlace
-from kept.forgetting.removal import Removal
 from kept.notes.adopt import adopt_notes
 from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
@@ -122,9 +122,9 @@ def index(place: Place, memory: Memory) -> str:
 def remove(place: Place, memory: Memory) -> str:
     cut = ForgetPlace("note", NOTE, f"{NOTE}#L2", "", digest_of("- keeper"), 2)
     plan = ForgetPlan("citation", (cut,), Needles())
-    outcome = Outcome()
-    Removal(memory.forgetting, ForgetOrder("1", memory.workspace.root, plan), outcome).change_workspace()
-    return str(vars(outcome))
+    removal = Removal(memory.forgetting, ForgetOrder("1", memory.workspace.root, plan))
+    removal.change_workspace()
+    return str(vars(removal.outcome))
 
 
 def adopt_into(place: Place, memory: Memory) -> str:

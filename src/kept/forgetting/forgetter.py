@@ -2,50 +2,82 @@
 
 1. write the journal                      a crash from now on is finished by the next run
 2. record the hashes of these texts       an import that runs meanwhile leaves it out
-3. do each step of `removal`, and note that it is done
+3. do each step of `Removal`              one commit in the workspace, one in the agent's storage, then the files
+                                          derived from them; the journal notes that a step is done
 4. search all bytes, and save the receipt
 5. overwrite and remove the journal       unless a step was not possible: then the next run goes on
+
+Each step can be done again, after a crash or because something was busy. The index is brought up to date before it is
+written anew without free pages, so that no embedding is paid for twice.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from kept.base.clock import Clock, new_id
+from kept.base.durable import erase_file, is_abandoned, is_temporary
 from kept.base.limits import utf8_safe
 from kept.base.records import Hit
+from kept.base.sqlite import rewrite_database
 from kept.base.values import frozen
 from kept.config import Config
-from kept.errors import ForgetFailed, KeptError, LockBusy, UsageError
-from kept.forgetting.places import ForgetScope
+from kept.errors import DocumentNotFound, ForgetFailed, KeptError, LockBusy, PathRefused, SessionNotFound, UsageError
+from kept.forgetting.needles import Matcher, Needles
+from kept.forgetting.old_versions import HistoryScrub
+from kept.forgetting.passages import find_cuts
+from kept.forgetting.places import (
+    LARGEST_NOTE,
+    ForgetScope,
+    cited_transcript,
+    find_mentioned,
+    read_inbox,
+    scrub_record,
+)
 from kept.forgetting.plan import (
     JOURNAL,
     ForgetOrder,
     ForgetPlan,
     Outcome,
+    digest_of,
     read_journal,
     write_journal,
 )
 from kept.forgetting.planner import plan_forget
-from kept.forgetting.receipt import ForgetReceipt, make_receipt, save_receipt
-from kept.forgetting.removal import BlankInbox, Removal
-from kept.notes.workspace import Workspace
+from kept.forgetting.receipt import ForgetReceipt, iter_all_files, make_receipt, save_receipt
+from kept.index.sqlite.integrity import read_owner, scrub_index
+from kept.notes.history.note_history import Author, utc_text
+from kept.notes.line_edit import remove_lines
+
+from kept.notes.workspace import Workspace, decode
 from kept.search.memory_view import MemoryView
 from kept.search.query_dates import When, find_when
 from kept.search.service import IndexService
-from kept.sessions.forgotten_text import ForgottenText, normalise_line
+from kept.sessions.attachments import ATTACHMENTS, STORED_NAME
+from kept.sessions.catalogue import Catalogue
+from kept.sessions.forgotten_text import ForgottenText, Matches, blank_line, normalise_line, renew_receipts
+from kept.sessions.schedules.schedule_book import open_schedules
 from kept.sessions.store import SessionStore
-from kept.storage.contract import Erase, Storage
-from kept.storage.open import open_agent
+from kept.sessions.transcript import open_transcripts
+from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name
+from kept.storage.contract import Blank, Change, Erase, LogPosition, Storage, Write, is_log, retried
+from kept.storage.open import INBOX, INBOX_LEASE, open_agent
 
 LEASE = "forgetting"
 _WAIT_S = 30.0
+_GRACE_NS = 10_000_000_000
+"""Age below which a file may belong to a message that is about to be accepted."""
 
 OnStep = Callable[[str], None]
 """Called with the name of each step before it begins."""
+BlankInbox = Callable[[Matches, frozenset[str]], int]
+"""Takes texts that match out of the conversations with some keys, in the inbox of this process."""
 
 
 @frozen
@@ -90,7 +122,7 @@ class MemoryForgetting:
             return plan_forget(scope, *named[0], allow_all=allow_all)
 
     def apply(
-        self, plan: ForgetPlan, *, inbox: BlankInbox | None = None, on_step: OnStep | None = None
+        self, plan: ForgetPlan, *, inbox: BlankInbox | None = None, on_step: OnStep = lambda name: None
     ) -> ForgetReceipt:
         """Remove the places of a plan and nothing else, and search all bytes for what is left. It cannot be undone.
 
@@ -101,13 +133,12 @@ class MemoryForgetting:
         if not plan.places:
             raise ForgetFailed("There is nothing to forget.", hint="No note and no conversation has it.")
         self.workspace.require()
-        on_step = on_step or _ignore_step
         with self.agent.lease(LEASE, wait_s=_WAIT_S):
             self._finish(on_step)  # one that was interrupted
             order = self._make_order(plan)
             on_step("journal")
             write_journal(self.agent, order)
-            return self._run(order, inbox, on_step)
+            return Removal(self, order, inbox).run(on_step)
 
     def finish(self) -> ForgetReceipt | None:
         """Finish a forget that was interrupted. Return None if there is none, or if another process is at it.
@@ -118,7 +149,7 @@ class MemoryForgetting:
             return None
         try:
             with self.agent.lease(LEASE, wait_s=0):
-                return self._finish(_ignore_step)
+                return self._finish(lambda name: None)
         except LockBusy:
             return None
 
@@ -133,7 +164,7 @@ class MemoryForgetting:
                 f"A forget in {order.workspace} was interrupted, and is not finished yet.",
                 hint=f"To finish it: kept --workspace '{order.workspace}' doctor --fix",
             )
-        return None if order is None else self._run(order, None, on_step)
+        return None if order is None else Removal(self, order).run(on_step)
 
     def _make_order(self, plan: ForgetPlan) -> ForgetOrder:
         salt, scope = os.urandom(16).hex(), self.view.folder if self.view.is_bound else None
@@ -142,14 +173,24 @@ class MemoryForgetting:
             removed.update(place.text.encode("utf-8", "surrogatepass") + b"\n")
         return ForgetOrder(new_id(), self.workspace.root, plan.select(plan.places), salt, removed.hexdigest(), scope)
 
-    def _run(self, order: ForgetOrder, inbox: BlankInbox | None, on_step: OnStep) -> ForgetReceipt:
+
+class Removal:
+    """Carries out an order."""
+
+    def __init__(self, forgetting: MemoryForgetting, order: ForgetOrder, inbox: BlankInbox | None = None) -> None:
+        self.forgetting, self.order, self.inbox = forgetting, order, inbox
+        self.config, self.agent, self.workspace = forgetting.config, forgetting.agent, forgetting.workspace
+        self.outcome = Outcome()
+
+    def run(self, on_step: OnStep) -> ForgetReceipt:
+        """Do what is not done yet, search all bytes, and return the receipt."""
         on_step("hashes")
+        order, outcome, now = self.order, self.outcome, self.forgetting.clock.now()
         needles = order.plan.needles
         words = () if order.plan.is_partial else map(utf8_safe, needles.words)
         lines = map(normalise_line, map(utf8_safe, needles.lines))
-        ForgottenText(self.agent).add(words, lines, self.clock.now(), scope=order.scope or "")
-        before, outcome = order, Outcome()
-        for name, step in Removal(self, order, outcome, inbox).steps().items():
+        ForgottenText(self.agent).add(words, lines, now, scope=order.scope or "")
+        for name, step in self.steps().items():
             if name in order.done:
                 continue
             on_step(name)
@@ -162,15 +203,206 @@ class MemoryForgetting:
                 order = replace(order, done=(*order.done, name))
                 write_journal(self.agent, order)
         on_step("search")
-        receipt = make_receipt(self.config, order, outcome, at=self.clock.now().isoformat(timespec="seconds"))
+        receipt = make_receipt(self.config, order, outcome, at=now.isoformat(timespec="seconds"))
         on_step("receipt")
-        if receipt.is_finished or order != before:  # what is busy for long is tried by every command
+        if receipt.is_finished or order != self.order:  # what is busy for long is tried by every command
             save_receipt(self.agent, receipt)
         on_step("end")
         if receipt.is_finished:
             self.agent.commit([Erase(JOURNAL)])
         return receipt
 
+    def steps(self) -> dict[str, Callable[[], object]]:
+        return {
+            "notes": self.change_workspace,
+            "conversations": self._change_agent,
+            "inbox": self._change_inbox,
+            "attachments": self._erase_attachments,
+            "catalogue": self._scrub_catalogue,
+            "index": self._scrub_indexes,
+            "qmd": self._erase_qmd,
+            "leftovers": lambda: erase_leftovers(self.config, self.workspace),
+        }
 
-def _ignore_step(name: str) -> None:
-    pass
+    # the workspace: notes, their history, and proposals
+
+    def change_workspace(self) -> None:
+        self.workspace.require()
+        storage = self.workspace.storage
+        retried(lambda: storage.commit(self._plan_workspace(storage)))
+
+    def _plan_workspace(self, storage: Storage) -> list[Change]:
+        notes: dict[str, bytes | None] = {}
+        changes: list[Change] = []
+        for path in self.order.paths("note"):
+            try:
+                changes += self._plan_note(storage, path, notes)
+            except DocumentNotFound:
+                continue  # removed by the run that was interrupted, or by a person
+            except PathRefused as exc:
+                self.outcome.refused.append(exc.message)
+            except KeptError as exc:
+                self.outcome.missed.append(exc.message)
+        tool = "memory_forget" if self.order.plan.by_tool else "kept forget"
+        by, now = Author(agent=self.config.agent_id, tool=tool), utc_text(self.forgetting.clock.now())
+        history = HistoryScrub(storage, self.order, notes, by=by, time=now)
+        changes += map(Erase, filter(storage.documents.find, self.order.paths("proposal")))
+        changes += [*self._plan_records(storage), *history.changes()]
+        if history.is_left:
+            self.outcome.missed.append("the history of the notes")
+        return changes
+
+    def _plan_note(self, storage: Storage, path: str, notes: dict[str, bytes | None]) -> Iterator[Change]:
+        places = [place for place in self.order.of_kind("note") if place.path == path]
+        document = storage.documents.read(path, max_bytes=LARGEST_NOTE)
+        if any(place.whole for place in places):
+            notes[path] = None
+            yield Erase(path)
+            return
+        edits, missing = find_cuts(decode(document.data)[0], places)
+        self.outcome.changed += missing
+        if edits:
+            data = notes[path] = remove_lines(document.data, edits, path)
+            yield Write(path, data, document.version, erase=True)
+
+    def _plan_records(self, storage: Storage) -> Iterator[Change]:
+        """Yield the changes of records that were set aside, as far as this storage has them."""
+        matcher = Matcher(self.order.plan.needles)
+        for name in self.order.paths("record"):
+            if is_log(name):
+                for line in storage.logs.read(name):
+                    yield from _blank(name, line.start, line.data, scrub_record(line.data, matcher, name))
+            elif storage.documents.find(name):
+                document = storage.documents.read(name)
+                lines = (scrub_record(line, matcher, name) for line in document.data.splitlines())
+                yield Write(name, b"".join(line + b"\n" for line in lines), document.version, erase=True)
+
+    # the agent: conversations, schedules, and records that were set aside
+
+    def _change_agent(self) -> None:
+        with SessionStore(self.config, clock=self.forgetting.clock) as store:
+            for path in self.order.paths("session"):
+                named = (record.id for record in store.recent() if record.citation == path)
+                with suppress(SessionNotFound):  # the run that was interrupted has purged it
+                    store.delete(next(named, parse_transcript_name(os.path.basename(path))[0]), purge=True)
+        if chosen := self.order.paths("schedule"):  # one without its text would ask nothing, again and again
+            open_schedules(self.config).change(
+                lambda book: replace(book, schedules=tuple(item for item in book.schedules if item.id not in chosen)),
+                erase=True,
+            )
+        retried(lambda: self.agent.commit([*self._plan_agent()]))
+
+    def _plan_agent(self) -> Iterator[Change]:
+        for citation in self.order.paths("conversation"):
+            yield from self._plan_transcript(citation)
+        yield from self._plan_records(self.agent)
+
+    def _plan_transcript(self, citation: str) -> Iterator[Change]:
+        matcher = Matcher(Needles(self.order.plan.needles.words))
+        places = self.order.of_kind("conversation")
+        by_line = {place.start_line: place for place in places if place.path == citation}
+        transcript = cited_transcript(self.config, citation)
+        before = list(transcript.iter_lines())
+        after = list(before)
+        for at, line in enumerate(before):
+            place = by_line.get(line.number)
+            if place is not None and digest_of(line.raw) == place.digest:
+                # A copy of a removed line is a place without words of its own: all of it goes.
+                whole = place.whole or not matcher.needles
+                after[at] = replace(line, raw=blank_line(line.raw, matcher.matches, whole=whole))
+        for old, new in zip(before, renew_receipts(before, after, citation), strict=True):
+            yield from _blank(transcript.log, LogPosition(old.start), old.raw, new.raw)
+
+    # the inbox, which only the process with its lease may write
+
+    def _change_inbox(self) -> None:
+        plan = self.order.plan
+        keys = frozenset(place.key for place in (*plan.places, *plan.asked) if place.key)
+        if not keys:
+            return
+        # Copies of chosen messages go. Others may keep the words if some places do.
+        matcher = Matcher(Needles((), plan.needles.lines) if plan.is_partial else plan.needles)
+        if self.inbox is not None:
+            self.inbox(matcher.matches, keys)
+            return
+
+        def plan_lines() -> Iterator[Change]:
+            for line, key in read_inbox(self.agent):
+                if key in keys:
+                    yield from _blank(INBOX, line.start, line.data, scrub_record(line.data, matcher, INBOX))
+
+        try:
+            with self.agent.lease(INBOX_LEASE, wait_s=0):
+                retried(lambda: self.agent.commit([*plan_lines()]))
+        except LockBusy:
+            reason = "the inbox of the gateway that is running; forget it again when the gateway has stopped"
+            self.outcome.missed.append(reason)
+
+    def _erase_attachments(self) -> None:
+        """Erase files of messages that were forgotten or deleted, after the conversations and the inbox."""
+        latest_ns = time.time_ns() - _GRACE_NS
+        infos = [info for info in self.agent.documents.list(f"{ATTACHMENTS}/") if info.modified_ns <= latest_ns]
+        names = {info.path: STORED_NAME.fullmatch(os.path.basename(info.path)) for info in infos}
+        if any(names.values()):
+            mentioned = find_mentioned(self.config)
+            unused = (path for path, name in names.items() if name and name[1].encode() not in mentioned)
+            self.agent.commit([*map(Erase, unused)])
+
+    # files that are derived from these
+
+    def _scrub_catalogue(self) -> None:
+        path = self.config.paths.catalogue
+        if not os.path.exists(path):
+            return
+        with closing(Catalogue(path, open_transcripts(self.config))) as catalogue:
+            for citation in self.order.paths("conversation", "session"):
+                catalogue.forget(cited_transcript(self.config, citation).log)
+            catalogue.refresh()
+            catalogue.run(lambda db: rewrite_database(db, path, noun="session catalogue"))
+
+    def _scrub_indexes(self) -> None:
+        """Scrub the index of the workspace, those of other workspaces of the agent, and those of other agents that
+        share the workspace."""
+        service, paths = self.forgetting.service, self.order.paths("note", "conversation", "session")
+        changed = [("sessions" if is_transcript_citation(path) else "memory", path) for path in paths]
+        up_to_date = ""
+        if os.path.exists(service.path):
+            with suppress(KeptError):
+                service.sync(by_request=False)
+                up_to_date = service.path
+            service.reopen()  # without a connection of its own
+        for name in sorted(glob.glob("agents/*/index*.sqlite", root_dir=self.config.home)):
+            path = os.path.join(self.config.home, name)
+            is_own = os.path.dirname(path) == self.config.paths.folder
+            try:
+                if is_own or read_owner(path) == self.workspace.root:
+                    stale = () if path == up_to_date else changed
+                    scrub_index(path, stale=stale, wait_s=service.limits.sync_wait_s)
+            except KeptError as exc:
+                self.outcome.missed.append(exc.message)
+
+    def _erase_qmd(self) -> None:
+        """Remove the index of qmd, which is filled again when it is next used."""
+        folder = self.config.paths.folder
+        for path in iter_all_files(os.path.join(folder, name) for name in glob.glob("qmd-*", root_dir=folder)):
+            erase_file(path)
+
+
+def _blank(log: str, position: LogPosition, old: bytes, new: bytes) -> Iterator[Change]:
+    if new != old:
+        yield Blank(log, position, new)
+
+
+# temporary files that a killed process left: they may have the text of any file
+
+
+def iter_leftovers(config: Config, workspace: Workspace) -> Iterator[str]:
+    """Yield temporary files that no process is writing."""
+    for path in iter_all_files((config.home, workspace.root), frozenset((config.models_folder,))):
+        if is_temporary(os.path.basename(path)) and is_abandoned(path):
+            yield path
+
+
+def erase_leftovers(config: Config, workspace: Workspace) -> None:
+    for path in iter_leftovers(config, workspace):
+        erase_file(path)

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
 
 from kept.base.clock import new_id
 from kept.base.digest import digest_bytes
@@ -107,8 +106,6 @@ class HistoryScrub:
                 names |= {was} if path in names else set()
             for name in names:
                 self._places.setdefault(name, []).append(place)
-        self._read_version = lru_cache(maxsize=64)(lambda digest: read_version(storage, digest))
-        self._read_note = lru_cache(maxsize=64)(self._find_note)
         self._digests: dict[tuple[str, str], str] = {}
         """Hash of each version after scrubbing, by its hash and the path of the note."""
         self._new: dict[str, Write] = {}
@@ -175,7 +172,7 @@ class HistoryScrub:
         paths, texts = (change.was or change.path, change.path), []
         for digest in (change.before, change.after):
             try:
-                texts.append(b"" if digest is None else self._read_version(digest))
+                texts.append(b"" if digest is None else read_version(self._storage, digest))
             except HistoryDamaged:
                 return "part"
         left = _own_texts(*map(self._scrub, texts, paths))
@@ -190,7 +187,7 @@ class HistoryScrub:
         if (digest, path) not in self._digests:
             self._digests[digest, path] = digest
             with suppress(HistoryDamaged):  # lines keep the hash of what cannot be read
-                scrubbed = self._scrub(self._read_version(digest), path)
+                scrubbed = self._scrub(read_version(self._storage, digest), path)
                 new = self._digests[digest, path] = digest_bytes(scrubbed)
                 if new != digest:
                     self._new[new] = write_version(new, scrubbed)
@@ -204,7 +201,7 @@ class HistoryScrub:
     def _scrub(self, data: bytes, path: str) -> bytes:
         """Return a version without what is forgotten. What is the note itself now stays as it is."""
         places = self._places.get(path, [])
-        if not places or self._read_note(path) == data:
+        if not places or self._find_note(path) == data:
             return data
         is_searched = any(place.kind == "history" for place in places)
         if any(place.whole for place in places) or (is_searched and self._matcher.has_words(name_words(path))):

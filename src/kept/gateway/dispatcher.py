@@ -21,8 +21,8 @@ from kept.base.limits import clip
 from kept.base.records import Hit
 from kept.base.values import frozen
 from kept.errors import EmptyNote, KeptError, SessionNotFound, UsageError
+from kept.forgetting.forgetter import BlankInbox
 from kept.forgetting.plan import ForgetPlan
-from kept.forgetting.removal import BlankInbox
 from kept.gateway import forget_dialogue as forget
 from kept.gateway.inbox import Inbox
 from kept.gateway.inbox_records import AcceptedMessage

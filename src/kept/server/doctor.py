@@ -16,9 +16,9 @@ from kept.base.wording import plural
 from kept.config import LoadedConfig
 from kept.config.layers import agents_sharing_workspace
 from kept.errors import KeptError, SessionNotFound, StoreDamaged, StoreError
+from kept.forgetting.forgetter import erase_leftovers, iter_leftovers
 from kept.forgetting.places import find_mentioned
 from kept.forgetting.plan import JOURNAL
-from kept.forgetting.removal import erase_leftovers, iter_leftovers
 from kept.gateway.inbox import Inbox
 from kept.index.batches import open_batches
 from kept.index.sources import find_copies
