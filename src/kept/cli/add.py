@@ -9,7 +9,8 @@ import click
 
 from kept.base.limits import clip, is_utf8, one_line
 from kept.base.records import Written
-from kept.cli.output import echo, person_option, print_json, printable, read_stdin, style, warn_all
+from kept.cli.options import option, person_option, switch
+from kept.cli.output import echo, print_json, printable, read_stdin, style, warn_all
 from kept.cli.root import Globals, command_author
 from kept.errors import NoteTooLarge, UsageError
 
@@ -33,19 +34,19 @@ class AddCommand(click.Command):
 
 @click.command("add", cls=AddCommand)
 @click.argument("text", nargs=-1)
-@click.option("--to", metavar="daily|memory|PATH", help="Note to append to (default: daily).")
-@click.option(
+@option("--to", "daily|memory|PATH", "Note to append to (default: daily).")
+@option(
     "--replaces",
-    metavar="CITATION",
-    help="Line that TEXT takes the place of, such as MEMORY.md#L12: it is struck through and dated.",
+    "CITATION",
+    "Line that TEXT takes the place of, such as MEMORY.md#L12: it is struck through and dated.",
 )
-@click.option("--again", is_flag=True, help="Write TEXT even if the note or MEMORY.md has it already.")
-@click.option(
+@switch("--again", "Write TEXT even if the note or MEMORY.md has it already.")
+@option(
     "--project",
-    metavar="[NAME]",
+    "[NAME]",
+    "Write to the notes of this project, or without NAME to those of the project of the current folder.",
     is_flag=False,
     flag_value=".",
-    help="Write to the notes of this project, or without NAME to those of the project of the current folder.",
 )
 @person_option
 @click.pass_obj

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import click
 
 from kept.agent.tools.record_json import to_json
 from kept.base.wording import plural, size_text
-from kept.cli.output import echo, local_time, print_json, style, warn_all
+from kept.cli.archive.export import ExportReport, export_archive
+from kept.cli.archive.restore import RestoreReport, restore_archive
+from kept.cli.options import kept_command, switch
+from kept.cli.output import echo, local_time, style, warn_all
 from kept.cli.root import Globals
-
-if TYPE_CHECKING:
-    from kept.cli.archive.export import ExportReport
-    from kept.cli.archive.restore import RestoreReport
-
 
 _INCOMPLETE = 1
 
 
-@click.command("export")
+@kept_command("export")
 @click.argument("path", metavar="ARCHIVE", type=click.Path())
-@click.option("--overwrite", is_flag=True, help="Replace ARCHIVE if it exists.")
-@click.pass_obj
+@switch("--overwrite", "Replace ARCHIVE if it exists.")
 def export_command(options: Globals, path: str, overwrite: bool) -> None:
     """Write notes, conversations, history and settings into one archive.
 
@@ -33,32 +30,26 @@ def export_command(options: Globals, path: str, overwrite: bool) -> None:
     \b
     kept export backup.tar.gz
     """
-    from kept.cli.archive.export import export_archive
-
     report = export_archive(options.load(), path, overwrite=overwrite)
-    if options.as_json:
-        print_json(to_json(report))
-    else:
-        _print_report(report)
+    options.report(to_json(report), _export_lines(report))
     if report.problems:
         raise click.exceptions.Exit(_INCOMPLETE)
 
 
-def _print_report(report: ExportReport) -> None:
+def _export_lines(report: ExportReport) -> Iterator[str]:
     what = f"{report.path}: {plural(report.files, 'file')}, {size_text(report.content_bytes)}."
-    echo(f"{style(what, bold=True)} The archive takes {size_text(report.archive_bytes)}.")
+    yield f"{style(what, bold=True)} The archive takes {size_text(report.archive_bytes)}."
     if report.removed_settings:
-        echo(f"Left out of the settings, because they are secret: {', '.join(report.removed_settings)}.")
+        yield f"Left out of the settings, because they are secret: {', '.join(report.removed_settings)}."
     if report.left_out:
-        echo(f"Extra paths are not packed: {', '.join(report.left_out)}.")
+        yield f"Extra paths are not packed: {', '.join(report.left_out)}."
     warn_all(f"{problem.path}: {problem.reason}." for problem in report.problems)
 
 
-@click.command("restore")
+@kept_command("restore")
 @click.argument("path", metavar="ARCHIVE", type=click.Path())
-@click.option("--no-settings", is_flag=True, help="Leave out config.yaml.")
-@click.option("--check", is_flag=True, help="Check every file of ARCHIVE, say what a restore would do, change nothing.")
-@click.pass_obj
+@switch("--no-settings", "Leave out config.yaml.")
+@switch("--check", "Check every file of ARCHIVE, say what a restore would do, change nothing.")
 def restore_command(options: Globals, path: str, no_settings: bool, check: bool) -> None:
     """Bring back notes, conversations and settings from an archive of 'kept export'.
 
@@ -70,8 +61,6 @@ def restore_command(options: Globals, path: str, no_settings: bool, check: bool)
     kept restore backup.tar.gz --check
     kept restore backup.tar.gz --workspace ~/notes
     """
-    from kept.cli.archive.restore import restore_archive
-
     report = restore_archive(
         path,
         options.load(new_agent=True, quietly=True).config,
@@ -79,15 +68,12 @@ def restore_command(options: Globals, path: str, no_settings: bool, check: bool)
         with_settings=not no_settings,
         check=check,
     )
-    if options.as_json:
-        print_json(to_json(report))
-    else:
-        _print_restored(report)
+    options.report(to_json(report), _restore_lines(report))
     if report.kept:
         raise click.exceptions.Exit(_INCOMPLETE)
 
 
-def _print_restored(report: RestoreReport) -> None:
+def _restore_lines(report: RestoreReport) -> Iterator[str]:
     counts = report.counts
     words = (
         (counts["new"], "restored"),
@@ -99,15 +85,14 @@ def _print_restored(report: RestoreReport) -> None:
     shown = ", ".join(f"{count:,} {word}" for count, word in words if count) or "nothing to do"
     lead = "The archive is sound; nothing was changed. A restore: " if report.check else ""
     total = plural(sum(counts.values()), "file")
-    echo(style(f"{lead}{total} from {local_time(report.created)}: {shown}.", bold=True))
-    for agent in report.agents:
-        echo(f"Notes of {agent.name}: {agent.workspace}")
+    yield style(f"{lead}{total} from {local_time(report.created)}: {shown}.", bold=True)
+    yield from (f"Notes of {agent.name}: {agent.workspace}" for agent in report.agents)
     if report.settings == "kept":
-        echo("Settings: those here are kept.")
+        yield "Settings: those here are kept."
     if report.removed_settings:
-        echo(f"Settings to set again, because an archive has no secrets: {', '.join(report.removed_settings)}.")
+        yield f"Settings to set again, because an archive has no secrets: {', '.join(report.removed_settings)}."
     warn_all(f"{problem.path}: {problem.reason}." for problem in report.kept)
     if len(report.kept) > counts["forgotten"]:
         echo("To get a file of the archive back, move the one that is here away and restore again.", err=True)
     if counts["new"] and not report.check:
-        echo("The next search indexes what was restored; 'kept index' does it now.")
+        yield "The next search indexes what was restored; 'kept index' does it now."

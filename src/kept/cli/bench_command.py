@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from kept.base.records import GRADES
+from kept.cli.options import kept_command, option
 from kept.cli.output import echo, print_json, progress_bar, style, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
@@ -31,10 +32,9 @@ _SHOWN_CATEGORIES = 12
 """Sets with more categories are shown without them."""
 
 
-@click.command("bench")
+@kept_command("bench")
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True)
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Use only N queries of each set, evenly spread.")
-@click.pass_obj
+@option("--sample", "N", "Use only N queries of each set, evenly spread.", type=click.IntRange(1))
 def command(
     options: Globals,
     folders: tuple[str, ...],

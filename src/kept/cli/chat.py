@@ -8,8 +8,7 @@ import sys
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, assert_never
 
-import click
-
+from kept.cli.options import kept_command, option
 from kept.cli.output import echo, print_json, read_stdin, style, unguarded, warn, warn_all
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
@@ -51,10 +50,9 @@ async def _read_line(descriptor: int) -> str:
         loop.remove_reader(descriptor)
 
 
-@click.command("chat")
-@click.option("-m", "--message", metavar="TEXT", help="Ask once and print the reply; '-' reads standard input.")
-@click.option("--session", metavar="NAME", help="Conversation: a name, a key or the id of a session.")
-@click.pass_obj
+@kept_command("chat")
+@option("-m", "TEXT", "Ask once and print the reply; '-' reads standard input.", "--message")
+@option("--session", "NAME", "Conversation: a name, a key or the id of a session.")
 def command(options: Globals, message: str | None, session: str | None) -> None:
     """Talk with the agent. Without a terminal, read one message from standard input.
 

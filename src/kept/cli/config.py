@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kept.agent.tools.record_json import to_json
+from kept.cli.options import kept_command
 from kept.cli.output import style, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
@@ -29,9 +30,8 @@ def command() -> None:
     """
 
 
-@command.command("explain")
+@kept_command("explain", command)
 @click.argument("key", required=False, default="")
-@click.pass_obj
 def explain(options: Globals, key: str) -> None:
     """List every setting with its value and its origin.
 
@@ -41,9 +41,8 @@ def explain(options: Globals, key: str) -> None:
     _report(options, rows, _table(rows))
 
 
-@command.command("get")
+@kept_command("get", command)
 @click.argument("key")
-@click.pass_obj
 def get(options: Globals, key: str) -> None:
     """Print the value of a setting.
 
@@ -57,10 +56,9 @@ def get(options: Globals, key: str) -> None:
     _report(options, rows, text if len(rows) == 1 else _table(rows))
 
 
-@command.command("set")
+@kept_command("set", command)
 @click.argument("key")
 @click.argument("values", metavar="VALUE...", nargs=-1, required=True)
-@click.pass_obj
 def set_value(options: Globals, key: str, values: tuple[str, ...]) -> None:
     """Change a setting in config.yaml. Comments and formatting stay.
 
@@ -79,9 +77,8 @@ def set_value(options: Globals, key: str, values: tuple[str, ...]) -> None:
         warn(f"It has no effect now: {value_text(row.value)} comes from a later layer ({row.origin}).")
 
 
-@command.command("unset")
+@kept_command("unset", command)
 @click.argument("key")
-@click.pass_obj
 def unset(options: Globals, key: str) -> None:
     """Remove a setting from config.yaml, so that its default applies.
 
@@ -95,8 +92,7 @@ def unset(options: Globals, key: str) -> None:
     options.report(_change_json(change, plain_value(row.value) if row else None), text)
 
 
-@command.command("path")
-@click.pass_obj
+@kept_command("path", command)
 def path(options: Globals) -> None:
     """Print the path of the file that settings are read from."""
     file = options.load().user_file
@@ -152,8 +148,7 @@ def _table(rows: list[SettingRow]) -> str:
 # agents
 
 
-@command.command("agents")
-@click.pass_obj
+@kept_command("agents", command)
 def agents(options: Globals) -> None:
     """List the agents: where their notes are, with whom they share these, and which model answers.
 

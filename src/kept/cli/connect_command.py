@@ -11,7 +11,8 @@ import click
 
 from kept.cli.connect.clients import CLIENTS, SENT, ClientEnvironment, Scope, Sent, default_sent
 from kept.cli.connect.connection import Change, Connection
-from kept.cli.output import echo, print_json, send_option, warn_all
+from kept.cli.options import kept_command, send_option, switch
+from kept.cli.output import echo, print_json, warn_all
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import colour_diff
 from kept.gateway.app import client_command
@@ -19,15 +20,14 @@ from kept.notes.projects import find_project
 from kept.notes.workspace import Workspace
 
 
-@click.command("connect")
+@kept_command("connect")
 @click.argument("client", type=click.Choice([*CLIENTS, "print"]), metavar="CLIENT")
 @click.option(
     "--scope", type=click.Choice(["user", "project"]), default="user", help="For your account, or for one project."
 )
 @send_option
-@click.option("--dry-run", is_flag=True, help="Show the changes without making them.")
-@click.option("--undo", is_flag=True, help="Remove the entry again.")
-@click.pass_obj
+@switch("--dry-run", "Show the changes without making them.")
+@switch("--undo", "Remove the entry again.")
 def command(
     options: Globals,
     client: str,

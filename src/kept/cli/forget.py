@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import click
 
 from kept.agent.tools.record_json import to_json
 from kept.base.wording import plural, short_list, size_text
-from kept.cli.output import echo, print_json, style, warn
+from kept.cli.options import kept_command, option, switch
+from kept.cli.output import echo, style, warn
 from kept.cli.root import Globals
+from kept.config import LoadedConfig
 from kept.errors import KeptError, UsageError
-
-if TYPE_CHECKING:
-    from kept.config import LoadedConfig
-    from kept.forgetting.plan import ForgetPlan, Place
-    from kept.forgetting.receipt import ForgetReceipt
+from kept.forgetting.plan import PERHAPS, TITLES, ForgetPlan, Place
+from kept.forgetting.receipt import ForgetReceipt, receipt_json
+from kept.memory import Memory
 
 _SHOWN_CHARS = 200
 _SHOWN_LEFT = 50
 
 
-@click.command("forget")
+@kept_command("forget")
 @click.argument("query", nargs=-1)
-@click.option("--session", metavar="ID", help="Forget a whole conversation, and the facts taken from it.")
-@click.option("--person", metavar="NAME", help="Forget what a person said, and passages that name them.")
-@click.option("--before", metavar="DATE", help="Forget conversations and daily notes from before this time.")
-@click.option("--places", metavar="LIST", help="Forget only these places, by their numbers: 1,3. Do not ask.")
-@click.option("--yes", "-y", is_flag=True, help="Forget all places that have exactly this. Do not ask.")
-@click.option("--all", "allow_all", is_flag=True, help="Allow very short words and more than 100 places.")
-@click.option("--dry-run", is_flag=True, help="Only show the places.")
-@click.pass_obj
+@option("--session", "ID", "Forget a whole conversation, and the facts taken from it.")
+@option("--person", "NAME", "Forget what a person said, and passages that name them.")
+@option("--before", "DATE", "Forget conversations and daily notes from before this time.")
+@option("--places", "LIST", "Forget only these places, by their numbers: 1,3. Do not ask.")
+@switch("--yes", "Forget all places that have exactly this. Do not ask.", "-y")
+@switch("--all", "Allow very short words and more than 100 places.", "allow_all")
+@switch("--dry-run", "Only show the places.")
 def command(
     options: Globals,
     /,
@@ -59,21 +59,14 @@ def command(
                 "There is nothing to forget.", hint="Name words or a citation: kept forget 'old gate code'"
             )
         plan = memory.forgetting.plan(words, **what)
-        is_over = dry_run or not plan.options
-        if not options.as_json:
-            _show_plan(plan)
-        elif is_over:
-            print_json({**plan_json(plan), "receipt": None})
+        is_over, shape = dry_run or not plan.options, {**plan_json(plan), "receipt": None}
+        if is_over or not options.as_json:
+            options.report(shape, _plan_lines(plan))
         if is_over:
             return
         chosen = _choose(plan, places, yes=yes, as_json=options.as_json)
         receipt = memory.forgetting.apply(chosen)
-    if options.as_json:
-        from kept.forgetting.receipt import receipt_json
-
-        print_json({**plan_json(plan), "receipt": receipt_json(receipt)})
-    else:
-        _show_receipt(receipt)
+    options.report({**shape, "receipt": receipt_json(receipt)}, _receipt_lines(receipt))
     if (receipt.left and not receipt.kept) or not receipt.is_finished:
         raise click.exceptions.Exit(1)
 
@@ -98,8 +91,6 @@ def _choose(plan: ForgetPlan, places: str | None, *, yes: bool, as_json: bool) -
 
 def finish_interrupted(loaded: LoadedConfig) -> None:
     """Finish a forget that was interrupted, and say so. A failure is a warning: the command itself can still run."""
-    from kept.memory import Memory
-
     try:
         with Memory.of(loaded) as memory:
             receipt = memory.forgetting.finish()
@@ -117,42 +108,32 @@ def finish_interrupted(loaded: LoadedConfig) -> None:
 # for people
 
 
-def _show_plan(plan: ForgetPlan) -> None:
-    from kept.forgetting.plan import PERHAPS
-
+def _plan_lines(plan: ForgetPlan) -> Iterator[str]:
     if not plan.options:
-        echo(f"Nothing to forget: {plan.absence}.")
+        yield f"Nothing to forget: {plan.absence}."
     elif not plan.places:
-        echo("No place has exactly this.")
+        yield "No place has exactly this."
     for title, places in plan.groups():
-        echo(style(f"{title}; goes only if you name it" if title == PERHAPS else title, bold=True))
+        yield style(f"{title}; goes only if you name it" if title == PERHAPS else title, bold=True)
         for number, place in places:
-            echo(f"{number:>3}. {place.citation}  {style(place.describe(_SHOWN_CHARS), dim=True)}")
+            yield f"{number:>3}. {place.citation}  {style(place.describe(_SHOWN_CHARS), dim=True)}"
     if plan.unreachable:
-        echo(style("Not changed", bold=True))
-        for reason in plan.unreachable:
-            echo(f"  {reason}")
+        yield from (style("Not changed", bold=True), *(f"  {reason}" for reason in plan.unreachable))
 
 
-def _show_receipt(receipt: ForgetReceipt) -> None:
-    from kept.forgetting.plan import TITLES
-
+def _receipt_lines(receipt: ForgetReceipt) -> Iterator[str]:
     parts = ((TITLES[kind], count) for kind, count in receipt.counts().items())
     counts = ", ".join(f"{plural(count, 'place')} in {title[0].lower()}{title[1:]}" for title, count in parts)
-    echo(f"Forgotten: {counts}." if counts else "Forgotten.")
+    yield f"Forgotten: {counts}." if counts else "Forgotten."
     outcome = "nothing else of it is left." if receipt.kept else "nothing of it is left."
     if receipt.left:
         files = short_list([f"{file.path} ({file.count})" for file in receipt.left], _SHOWN_LEFT)
         outcome = f"it is still in {plural(len(receipt.left), 'file')}: {files}"
-    echo(f"Searched {plural(receipt.searched.files, 'file')} ({size_text(receipt.searched.bytes)}): {outcome}")
-    for citation in receipt.kept:
-        echo(f"Not chosen, and left as it is: {citation}")
-    for citation in receipt.changed:
-        echo(f"Changed since it was shown, and left alone: {citation}")
-    echo("Not reached:")
-    for reason in receipt.unreachable:
-        echo(f"  {reason}")
-    echo(f"Receipt {receipt.id}, sha256 {receipt.sha256}")
+    yield f"Searched {plural(receipt.searched.files, 'file')} ({size_text(receipt.searched.bytes)}): {outcome}"
+    yield from (f"Not chosen, and left as it is: {citation}" for citation in receipt.kept)
+    yield from (f"Changed since it was shown, and left alone: {citation}" for citation in receipt.changed)
+    yield from ("Not reached:", *(f"  {reason}" for reason in receipt.unreachable))
+    yield f"Receipt {receipt.id}, sha256 {receipt.sha256}"
     if not receipt.is_finished:
         warn("A part could not be done now. The next command finishes it.")
 

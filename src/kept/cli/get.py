@@ -10,15 +10,20 @@ from typing import Any
 
 import click
 
-from kept.agent.tools.record_json import passage_json, to_json
-from kept.agent.tools.tool_text import from_citation
+from kept.agent.tools.record_json import change_json, links_json, passage_json, to_json
+from kept.agent.tools.tool_text import from_citation, from_uri
 from kept.base.limits import one_line
+from kept.base.listings import NoteLinks
 from kept.base.records import Passage, parse_citation
 from kept.base.values import frozen
 from kept.base.wording import plural
-from kept.cli.output import echo, echo_exactly, local_time, person_option, print_json, style
+from kept.cli.history import describe_change
+from kept.cli.list import link_kind, link_text
+from kept.cli.options import kept_command, option, person_option
+from kept.cli.output import echo, echo_exactly, progress_bar, style, warn_all
 from kept.cli.root import Globals
 from kept.errors import KeptError, NoteNotFound, UsageError
+from kept.gateway.app import open_sessions
 from kept.memory import Memory
 from kept.notes.history.note_history import NoteChange, NoteHistory
 from kept.sessions.store import SessionStore
@@ -35,10 +40,10 @@ _MAX_VERSIONS = 1_000
 """Changes of a note that are compared before a line counts as older than the history."""
 
 
-@click.command("get")
+@kept_command("get")
 @click.argument("path", nargs=-1, required=True)
 @click.option("--from", "start", type=click.IntRange(min=1), metavar="N", help="First line (default: 1).")
-@click.option("--lines", type=click.IntRange(min=1), metavar="N", help="Number of lines (default: 200).")
+@option("--lines", "N", "Number of lines (default: 200).", type=click.IntRange(min=1))
 @click.option("--links", "what", flag_value="links", help="Show its links and backlinks instead.")
 @click.option(
     "--why",
@@ -47,7 +52,6 @@ _MAX_VERSIONS = 1_000
     help="Show where it came from instead: conversation, import, and the change that wrote each line.",
 )
 @person_option
-@click.pass_obj
 def command(
     options: Globals,
     path: tuple[str, ...],
@@ -85,8 +89,8 @@ def command(
             f"{passage.path} has no line {passage.start}.",
             hint=f"'kept get {passage.path}' shows it from its beginning.",
         )
+    options.report(passage_json(passage), ())
     if options.as_json:
-        print_json(passage_json(passage))
         return
     echo_exactly(f"{passage.text}\n")
     if passage.truncated and lines is None:
@@ -97,26 +101,23 @@ def command(
 
 
 def _show_links(options: Globals, name: str, person: str | None) -> None:
-    from kept.agent.tools.record_json import links_json
-    from kept.cli.list import link_kind, link_text
-    from kept.cli.output import progress_bar, warn_all
-
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         links = memory.notes.links(name, progress=progress)
-    if options.as_json:
-        print_json(links_json(links))
-        return
+    options.report(links_json(links), _link_lines(links))
+
+
+def _link_lines(links: NoteLinks) -> Iterator[str]:
     warn_all(links.degraded)
     title = "" if links.title == links.path else f"  {style(one_line(links.title), dim=True)}"
-    echo(f"{style(one_line(links.path), bold=True)}{title}")
+    yield f"{style(one_line(links.path), bold=True)}{title}"
     broken = sum(link.is_broken for link in links.outgoing)
-    echo(f"\n{plural(len(links.outgoing), 'link')} to other notes" + (f" ({broken} broken)" if broken else ""))
+    yield f"\n{plural(len(links.outgoing), 'link')} to other notes" + (f" ({broken} broken)" if broken else "")
     for link in links.outgoing:
-        echo(f"  {style(f'L{link.line}', dim=True)}  {link_text(link)}")
-    echo(f"\n{plural(len(links.incoming), 'link')} from other notes")
+        yield f"  {style(f'L{link.line}', dim=True)}  {link_text(link)}"
+    yield f"\n{plural(len(links.incoming), 'link')} from other notes"
     for link in links.incoming:
         heading = style(f"  to #{link.heading}", dim=True) if link.heading else ""
-        echo(f"  {style(one_line(link.citation), fg='cyan')}{heading}{link_kind(link)}")
+        yield f"  {style(one_line(link.citation), fg='cyan')}{heading}{link_kind(link)}"
 
 
 # where it came from
@@ -127,17 +128,12 @@ def _show_links(options: Globals, name: str, person: str | None) -> None:
 
 
 def _show_why(options: Globals, reference: str) -> None:
-    from kept.agent.tools.tool_text import from_uri
-    from kept.gateway.app import open_sessions
-    from kept.memory import Memory
-
     loaded = options.load()
     with Memory.of(loaded) as memory, open_sessions(loaded) as sessions:
         origin = trace_note(memory, sessions, from_uri(reference))
-    if options.as_json:
-        print_json(_origin_json(origin))
-    else:
-        _print_origin(origin)
+    changes = [{"lines": list(item.lines), "change": change_json(item.change)} for item in origin.changes]
+    shape = {"passage": passage_json(origin.passage), "sessions": to_json(origin.sessions), "changes": changes}
+    options.report({**shape, "unknownLines": list(origin.unknown_lines)}, _origin_lines(origin))
 
 
 @frozen
@@ -255,37 +251,22 @@ def _session_origin(sessions: SessionStore, session_id: str, citation: str = "")
     return OriginSession(record.id, record.title, citation, "", source if isinstance(source, str) else None)
 
 
-def _print_origin(origin: PassageOrigin) -> None:
+def _origin_lines(origin: PassageOrigin) -> Iterator[str]:
     passage = origin.passage
     lines = tuple(range(passage.start, passage.start + passage.lines))
-    echo(style(f"{passage.path}, {_lines_text(lines)}", bold=True))
+    yield style(f"{passage.path}, {_lines_text(lines)}", bold=True)
     for item in origin.changes:
-        echo(f"{_change_text(item.change)}  {_lines_text(item.lines)}")
+        why = f" ({item.change.why})" if item.change.why else ""
+        yield f"{describe_change(item.change)}{why}  {_lines_text(item.lines)}"
     if origin.unknown_lines:
-        echo(f"{_lines_text(origin.unknown_lines)}: from before the history began, or from another program")
+        yield f"{_lines_text(origin.unknown_lines)}: from before the history began, or from another program"
     for session in origin.sessions[:_SHOWN]:
-        _print_session(session)
-
-
-def _print_session(session: OriginSession) -> None:
-    title = f" '{session.title}'" if session.title else ""
-    state = " (deleted, or on another machine)" if session.missing else ""
-    echo(f"\n{style('Conversation', bold=True)} {session.session_id}{title}{state}")
-    if session.citation:
-        echo(session.citation)
-    if session.imported_from:
-        echo(f"imported from {session.imported_from}")
-    for line in session.text.split("\n") if session.text else ():
-        echo(f"  {line}")
-
-
-def _change_text(change: NoteChange) -> str:
-    from kept.cli.history import SHORT_ID, kind_text
-
-    why = f" ({change.why})" if change.why else ""
-    state = "  (taken back)" if change.is_undone else ""
-    lead = f"{change.id[:SHORT_ID]}  {local_time(change.when)}  {kind_text(change)}"
-    return f"{lead} by {one_line(change.by.description)}{why}{state}"
+        title = f" '{session.title}'" if session.title else ""
+        state = " (deleted, or on another machine)" if session.missing else ""
+        yield f"\n{style('Conversation', bold=True)} {session.session_id}{title}{state}"
+        imported = f"imported from {session.imported_from}" if session.imported_from else ""
+        text = session.text and "  " + session.text.replace("\n", "\n  ")
+        yield from filter(None, (session.citation, imported, text))
 
 
 def _lines_text(lines: tuple[int, ...]) -> str:
@@ -293,14 +274,3 @@ def _lines_text(lines: tuple[int, ...]) -> str:
     runs = ([line for _, line in run] for _, run in groupby(enumerate(sorted(lines)), lambda item: item[1] - item[0]))
     shown = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
     return f"{'line' if len(lines) == 1 else 'lines'} {shown}"
-
-
-def _origin_json(origin: PassageOrigin) -> dict[str, Any]:
-    from kept.agent.tools.record_json import change_json
-
-    return {
-        "passage": passage_json(origin.passage),
-        "sessions": to_json(origin.sessions),
-        "changes": [{"lines": list(item.lines), "change": change_json(item.change)} for item in origin.changes],
-        "unknownLines": list(origin.unknown_lines),
-    }

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
+from kept.agent.tools.record_json import change_json, undo_json
 from kept.base.limits import one_line
 from kept.base.records import ENTRY_RULE
 from kept.base.wording import plural
+from kept.cli.options import kept_command, max_results_option, option, switch
 from kept.cli.output import (
     echo,
     local_time,
-    max_results_option,
-    print_json,
     require_consent,
     style,
     warn_all,
@@ -26,6 +26,7 @@ from kept.cli.terminal_layout import colour_diff, layout_rows
 from kept.errors import UsageError
 from kept.notes.history.line_changes import diff_versions
 from kept.notes.history.note_history import NoteChange, NoteHistory
+from kept.notes.history.undo import UndoResult
 
 SHORT_ID = 8
 _STRUCK = "~~"
@@ -79,14 +80,13 @@ def _written_line(diff: str) -> str:
     return next(iter(telling or added or removed), "")
 
 
-@click.command("history")
+@kept_command("history")
 @click.argument("note", required=False)
 @max_results_option(30, 1_000_000)
-@click.option("--since", metavar="WHEN", help="Only changes from then on: 2h, 7d, yesterday, 2026-03-01.")
-@click.option("--by", metavar="NAME", help="Only changes by this agent, tool, person or client.")
-@click.option("--session", metavar="ID", help="Only changes from this session.")
-@click.option("--diff", is_flag=True, help="Show what each change did.")
-@click.pass_obj
+@option("--since", "WHEN", "Only changes from then on: 2h, 7d, yesterday, 2026-03-01.")
+@option("--by", "NAME", "Only changes by this agent, tool, person or client.")
+@option("--session", "ID", "Only changes from this session.")
+@switch("--diff", "Show what each change did.")
 def command(options: Globals, /, note: str | None, max_results: int, diff: bool, **filters: Any) -> None:
     """Show who changed which note, when and why, newest first.
 
@@ -103,44 +103,36 @@ def command(options: Globals, /, note: str | None, max_results: int, diff: bool,
         else:
             changes = [*memory.history.changes(note, max_results=max_results + 1, **filters)]
         is_all, changes = len(changes) <= max_results, changes[:max_results]
-        diffs = [memory.history.diff(change) for change in changes] if diff else None
+        diffs = [memory.history.diff(change) if diff else None for change in changes]
         lines = [] if diff or options.as_json else change_lines(memory.history, changes)
-    if options.as_json:
-        from kept.agent.tools.record_json import change_json
-
-        shapes = [change_json(change, diff=diffs[at] if diffs else None) for at, change in enumerate(changes)]
-        print_json({"changes": shapes, "complete": is_all})
-        return
-    _show(changes, diffs, lines)
+    shapes = [change_json(change, diff=text) for change, text in zip(changes, diffs, strict=True)]
+    if diff:
+        lines = [line for change, text in zip(changes, diffs, strict=True) for line in _diff_lines(change, text or "")]
     if not changes:
-        echo("No changes." if note or any(filters.values()) else "No note has changed since the history began.")
-    elif not is_all:
+        lines = ["No changes." if note or any(filters.values()) else "No note has changed since the history began."]
+    options.report({"changes": shapes, "complete": is_all}, lines)
+    if not is_all and not options.as_json:
         echo(style("There are more; -n shows more of them.", dim=True), err=True)
 
 
-def _show(changes: list[NoteChange], diffs: list[str] | None, lines: list[str]) -> None:
-    if diffs is None:
-        for line in lines:
-            echo(line)
-        return
-    for change, diff in zip(changes, diffs, strict=True):
-        lead = f"{style(change.id[:SHORT_ID], fg='yellow')}  {local_time(change.when)}  {kind_text(change)}"
-        state = "  (taken back)" if change.is_undone else ""
-        echo(f"{lead}  by {one_line(change.by.description)}{state}")
-        if change.why:
-            echo(f"Why: {change.why}")
-        echo(colour_diff(diff))
-        echo()
+def describe_change(change: NoteChange) -> str:
+    """Return what a change is in a line: its id, when, what kind, by whom, and whether it still stands."""
+    lead = f"{style(change.id[:SHORT_ID], fg='yellow')}  {local_time(change.when)}  {kind_text(change)}"
+    return f"{lead}  by {one_line(change.by.description)}{'  (taken back)' if change.is_undone else ''}"
 
 
-@click.command("undo")
+def _diff_lines(change: NoteChange, diff: str) -> list[str]:
+    why = [f"Why: {change.why}"] if change.why else []
+    return [describe_change(change), *why, colour_diff(diff), ""]
+
+
+@kept_command("undo")
 @click.argument("changes", metavar="[CHANGE]...", nargs=-1)
-@click.option("--session", metavar="ID", help="Take back all changes from this session.")
-@click.option("--since", metavar="WHEN", help="Take back all changes from then on: 2h, yesterday, 2026-03-01T14:00.")
-@click.option("--by", metavar="NAME", help="Take back all changes by this agent, tool, person or client.")
-@click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_obj
+@option("--session", "ID", "Take back all changes from this session.")
+@option("--since", "WHEN", "Take back all changes from then on: 2h, yesterday, 2026-03-01T14:00.")
+@option("--by", "NAME", "Take back all changes by this agent, tool, person or client.")
+@switch("--dry-run", "Show what would change, and change nothing.")
+@switch("--yes", "Do not ask.")
 def undo_command(options: Globals, /, changes: tuple[str, ...], dry_run: bool, yes: bool, **filters: Any) -> None:
     """Undo changes of notes, even if later changes touched other lines.
 
@@ -166,23 +158,23 @@ def undo_command(options: Globals, /, changes: tuple[str, ...], dry_run: bool, y
             require_consent(f"Take back {plural(len(plan.changes), 'change')}?")
         is_final = dry_run or not plan.changes
         result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
-    if options.as_json:
-        from kept.agent.tools.record_json import undo_json
+    options.report(undo_json(result, dry_run=dry_run), _undo_lines(result, lines if dry_run else []))
 
-        print_json(undo_json(result, dry_run=dry_run))
-        return
+
+def _undo_lines(result: UndoResult, planned: list[str]) -> Iterator[str]:
+    """Yield what an undo did, or what it would do to the ``planned`` changes."""
     warn_all(result.degraded)
     if not result.changes:
-        echo("Kept changed nothing that could be taken back.")
-        echo("'kept history' lists changes by other programs, too; 'kept undo ID' takes one of them back.")
-    elif dry_run:
-        echo("\n".join([*lines, ""]))
+        yield "Kept changed nothing that could be taken back."
+        yield "'kept history' lists changes by other programs, too; 'kept undo ID' takes one of them back."
+    elif planned:
+        yield from (*planned, "")
         for step in result.steps:
             before = step.after if step.was else step.before
-            echo(colour_diff(diff_versions(before, step.after, step.was or step.path, step.path)))
+            yield colour_diff(diff_versions(before, step.after, step.was or step.path, step.path))
     else:
         ids = " ".join(entry.id[:SHORT_ID] for entry in result.recorded)
         changed = ", ".join(style(step.path, fg="cyan") for step in result.steps)
-        echo(f"Took back {plural(len(result.changes), 'change')} in {changed or 'no note'}.")
+        yield f"Took back {plural(len(result.changes), 'change')} in {changed or 'no note'}."
         if ids:
             echo(style(f"To take that back: kept undo {ids}", dim=True), err=True)

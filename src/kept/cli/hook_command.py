@@ -16,7 +16,8 @@ from kept.agent.fence import clean_lines
 from kept.agent.tools.tool_text import quote, show_name
 from kept.base.visibility import PROJECTS_FOLDER, private_folder_of
 from kept.cli.connect.clients import Sent, default_sent
-from kept.cli.output import echo, send_option
+from kept.cli.options import kept_command, send_option
+from kept.cli.output import echo
 from kept.cli.root import Globals
 from kept.errors import KeptError
 from kept.memory import Memory
@@ -37,9 +38,8 @@ def command() -> None:
     """
 
 
-@command.command("session-start")
+@kept_command("session-start", command)
 @send_option
-@click.pass_obj
 def session_start(options: Globals, send: Sent | None) -> None:
     """Print context for a new session: what 'kept connect' was told to send."""
     from kept.gateway.app import open_toolbox
@@ -61,8 +61,7 @@ def session_start(options: Globals, send: Sent | None) -> None:
             echo(json.dumps({"hookSpecificOutput": shape}))
 
 
-@command.command("capture")
-@click.pass_obj
+@kept_command("capture", command)
 def capture(options: Globals) -> None:
     """Copy the conversation so far into Kept. No model is called."""
     from kept.sessions.importers.import_run import import_sessions

@@ -4,37 +4,44 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
 
 import click
 
 from kept.agent.tools.record_json import to_json
 from kept.base.records import Problem
 from kept.base.wording import plural, short_list
-from kept.cli.output import echo, print_json, progress_bar, style, warn_all
+from kept.cli.options import kept_command, switch
+from kept.cli.output import echo, progress_bar, style, warn_all
 from kept.cli.root import Globals, command_recorder
+from kept.config import LoadedConfig
 from kept.errors import UsageError
-
-if TYPE_CHECKING:
-    from kept.config import LoadedConfig
-    from kept.notes.adopt import NotesAdopted
-    from kept.sessions.importers.import_run import Format, ImportReport
+from kept.gateway.app import open_sessions
+from kept.notes.adopt import NotesAdopted, adopt_notes, is_workspace
+from kept.notes.workspace import Workspace
+from kept.sessions.forgotten_text import ForgottenText
+from kept.sessions.importers.import_run import (
+    PROGRAMS,
+    Format,
+    ImportReport,
+    Outcome,
+    Program,
+    existing_folders,
+    import_sessions,
+    program_folders,
+)
+from kept.storage.open import open_agent
 
 _NAMES_SHOWN = 5
 _FAILED = 9
-_FORMATS = ("claude-code", "codex", "openclaw", "pi", "chatgpt", "claude-ai")
 
 
-@click.command("import")
-@click.argument("program", type=click.Choice(_FORMATS), metavar="[PROGRAM]", required=False)
+@kept_command("import")
+@click.argument("program", type=click.Choice((*PROGRAMS, "chatgpt", "claude-ai")), metavar="[PROGRAM]", required=False)
 @click.argument("path", type=click.Path(), required=False)
 @click.option("--yes", "-y", is_flag=True, help="Import everything that is found, without asking.")
-@click.option(
-    "--instructions",
-    is_flag=True,
-    help="From OpenClaw, copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md.",
-)
-@click.pass_obj
+@switch("--instructions", "From OpenClaw, copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md.")
 def command(options: Globals, program: Format | None, path: str | None, yes: bool, instructions: bool) -> None:
     """Import conversations from other programs.
 
@@ -62,15 +69,13 @@ def command(options: Globals, program: Format | None, path: str | None, yes: boo
         first = next(iter((*report.problems, *report.ignored)), Problem(folders[0], "holds no conversation"))
         hint = "'kept import --help' lists the formats."
         raise UsageError(f"{first.path}: {first.reason}; nothing was imported.", hint=hint)
-    print_json(_report_json(report, notes)) if options.as_json else _print_report(report, notes)
+    options.report(_report_json(report, notes), _report_lines(report, notes))
     if report.count("failed"):
         raise click.exceptions.Exit(_FAILED)
 
 
 def _usual_folders(program: Format) -> list[str]:
     """Return where a program keeps its conversations. Raise UsageError if there are none."""
-    from kept.sessions.importers.import_run import PROGRAMS, existing_folders, program_folders
-
     hint = f"Name the folder or file: kept import {program} PATH"
     if program not in PROGRAMS:
         raise UsageError(f"An export of {program} has no usual folder.", hint=hint)
@@ -80,31 +85,33 @@ def _usual_folders(program: Format) -> list[str]:
 
 
 def _import_all(options: Globals, *, yes: bool) -> None:
-    from kept.sessions.importers.import_run import PROGRAMS, existing_folders
-
     loaded = options.load()
     sources = {program: folders for program in PROGRAMS if (folders := existing_folders(program))}
+    shapes = [{"format": program, "folders": folders} for program, folders in sources.items()]
     if not options.as_json:
-        for program, folders in sources.items():
-            echo(f"{PROGRAMS[program]}: {', '.join(folders)} (kept import {program})")
-        if not sources:
-            echo("No conversations of Claude Code, Codex, OpenClaw or pi were found in their usual folders.")
-            echo("Name a file or folder, also one of an export of ChatGPT or Claude.ai: 'kept import --help'.")
-        elif not yes and not (sys.stdin.isatty() and sys.stdout.isatty()):
-            echo("To import them all: kept import --yes")
-        elif not yes:
-            yes = click.confirm("Import what is new in them?", default=True)
+        yes = _ask_to_import(sources, yes=yes)
     results = []
     for program, folders in sources.items() if yes else ():
         results.append(_import(loaded, program, folders, label=f"Importing {PROGRAMS[program]}"))
         if not options.as_json:
-            echo(f"\n{PROGRAMS[program]}:")
-            _print_report(*results[-1])
-    if options.as_json:
-        shapes = [{"format": program, "folders": folders} for program, folders in sources.items()]
-        print_json({"sources": shapes, "reports": [_report_json(*result) for result in results]})
+            echo("\n".join([f"\n{PROGRAMS[program]}:", *_report_lines(*results[-1])]))
+    reports = [_report_json(*result) for result in results]
+    options.report({"sources": shapes, "reports": reports}, ())
     if any(report.count("failed") for report, _ in results):
         raise click.exceptions.Exit(_FAILED)
+
+
+def _ask_to_import(sources: Mapping[Program, list[str]], *, yes: bool) -> bool:
+    for program, folders in sources.items():
+        echo(f"{PROGRAMS[program]}: {', '.join(folders)} (kept import {program})")
+    if not sources:
+        echo("No conversations of Claude Code, Codex, OpenClaw or pi were found in their usual folders.")
+        echo("Name a file or folder, also one of an export of ChatGPT or Claude.ai: 'kept import --help'.")
+    elif not yes and sys.stdin.isatty() and sys.stdout.isatty():
+        return click.confirm("Import what is new in them?", default=True)
+    elif not yes:
+        echo("To import them all: kept import --yes")
+    return yes
 
 
 def _import(
@@ -116,27 +123,22 @@ def _import(
     label: str = "Importing",
 ) -> tuple[ImportReport, NotesAdopted | None]:
     """Import conversations; of OpenClaw, the notes in its workspace too."""
-    from kept.gateway.app import open_sessions
-    from kept.sessions.importers.import_run import import_sessions
-
     with open_sessions(loaded) as sessions, progress_bar(label, in_bytes=True) as progress:
         report = import_sessions(sessions, format_name, *folders, progress=progress)
     if format_name != "openclaw":
         return report, None
-    from kept.notes.adopt import adopt_notes, is_workspace
-    from kept.notes.workspace import Workspace
-    from kept.sessions.forgotten_text import ForgottenText
-    from kept.storage.open import open_agent
-
     config = loaded.config
     theirs = [folder for path in folders for folder in _workspaces(path, config.agent_id) if is_workspace(folder)]
     if not theirs:
         return report, None
-    recorder = command_recorder(config, "import", why=f"from {theirs[0]}")
-    max_bytes, own = config.memory_search.max_file_bytes, Workspace.of(config)
-    forgotten = ForgottenText(open_agent(config)).matches
-    options: dict[str, Any] = {"max_bytes": max_bytes, "recorder": recorder, "is_forgotten": forgotten}
-    return report, adopt_notes(own, theirs[0], instructions=instructions, **options)
+    return report, adopt_notes(
+        Workspace.of(config),
+        theirs[0],
+        instructions=instructions,
+        max_bytes=config.memory_search.max_file_bytes,
+        recorder=command_recorder(config, "import", why=f"from {theirs[0]}"),
+        is_forgotten=ForgottenText(open_agent(config)).matches,
+    )
 
 
 def _workspaces(path: str, agent_id: str) -> list[str]:
@@ -149,22 +151,22 @@ def _workspaces(path: str, agent_id: str) -> list[str]:
 # showing
 
 
-def _print_report(report: ImportReport, notes: NotesAdopted | None) -> None:
-    outcomes = (
-        ("imported", "imported"),
-        ("updated", "updated"),
-        ("unchanged", "here already"),
-        ("deleted", f"left out because you deleted {'it' if report.count('deleted') == 1 else 'them'}"),
-        ("failed", "failed"),
-    )
-    counts = ", ".join(f"{report.count(name):,} {word}" for name, word in outcomes if report.count(name))  # type: ignore[arg-type]
+def _report_lines(report: ImportReport, notes: NotesAdopted | None) -> Iterator[str]:
+    words: dict[Outcome, str] = {
+        "imported": "imported",
+        "updated": "updated",
+        "unchanged": "here already",
+        "deleted": f"left out because you deleted {'it' if report.count('deleted') == 1 else 'them'}",
+        "failed": "failed",
+    }
+    counts = ", ".join(f"{report.count(name):,} {word}" for name, word in words.items() if report.count(name))
     total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
-    echo(style(f"{total}: {counts}." if report.sessions else "No sessions were found.", bold=True))
+    yield style(f"{total}: {counts}." if report.sessions else "No sessions were found.", bold=True)
     if report.count("deleted"):
-        echo("'kept sessions list --deleted' shows deleted sessions, 'kept sessions restore ID' brings one back.")
+        yield "'kept sessions list --deleted' shows deleted sessions, 'kept sessions restore ID' brings one back."
     if notes:
         here = f"{len(notes.same)} here already, {len(notes.conflicts)} in conflict"
-        echo(f"Notes: {len(notes.copied)} copied, {here}.")
+        yield f"Notes: {len(notes.copied)} copied, {here}."
     failed = (session for session in report.sessions if session.reason)
     warnings = [f"{session.source}: session {session.id} failed: {session.reason}" for session in failed]
     warnings += [f"{problem.path}: {problem.reason}" for problem in (*report.problems, *report.ignored)]
@@ -184,13 +186,10 @@ def _note_warnings(notes: NotesAdopted) -> list[str]:
 
 
 def _report_json(report: ImportReport, notes: NotesAdopted | None) -> dict[str, Any]:
-    from kept.sessions.importers.import_run import Outcome
-
-    outcomes: tuple[Outcome, ...] = get_args(Outcome)
     problems = (*report.problems, *(notes.problems if notes else ()))
     tree: dict[str, Any] = {
         **to_json(report),
-        **{outcome: report.count(outcome) for outcome in outcomes},
+        **{outcome: report.count(outcome) for outcome in get_args(Outcome)},
         "messages": report.messages,
         "problems": to_json(problems),
     }

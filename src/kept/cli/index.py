@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import queue
 import signal
+from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +15,8 @@ from kept.base.limits import one_line
 from kept.base.reports import SyncReport
 from kept.base.wording import plural
 from kept.cli.background_service import Action, manage_service, service_options
-from kept.cli.output import echo, json_text, print_json, progress_bar, warn_all
+from kept.cli.options import switch
+from kept.cli.output import echo, json_text, progress_bar, warn_all
 from kept.cli.root import Globals
 from kept.errors import UsageError
 
@@ -30,8 +33,8 @@ _REASONS = {
 
 
 @click.command("index")
-@click.option("--force", is_flag=True, help="Rebuild the index from every note.")
-@click.option("--watch", is_flag=True, help="Keep the index current while notes change, until interrupted.")
+@switch("--force", "Rebuild the index from every note.")
+@switch("--watch", "Keep the index current while notes change, until interrupted.")
 @service_options
 @click.option("-v", "--verbose", is_flag=True, help="List files of the workspace that are not indexed, and why.")
 @click.pass_context
@@ -62,25 +65,15 @@ def command(ctx: click.Context, force: bool, watch: bool, service: Action | None
             from kept.notes.survey import survey_workspace
 
             left_out = survey_workspace(memory.workspace, max_bytes=memory.settings.max_file_bytes).left_out
-    if options.as_json:
-        print_json(to_json(report) | ({"leftOut": to_json(left_out)} if verbose else {}))
-    else:
-        show_report(report)
-        for entry in left_out:
-            echo(f"Not indexed: {one_line(entry.path)} ({_REASONS[entry.reason]})")
+    not_indexed = (f"Not indexed: {one_line(entry.path)} ({_REASONS[entry.reason]})" for entry in left_out)
+    shape = to_json(report) | ({"leftOut": to_json(left_out)} if verbose else {})
+    options.report(shape, chain(report_lines(report), not_indexed))
 
 
-def show_report(report: SyncReport) -> None:
-    warn_all(_remarks(report))
-    echo(report_line(report))
-
-
-def _remarks(report: SyncReport) -> list[str]:
+def report_lines(report: SyncReport) -> Iterator[str]:
+    """Yield what a sync did, after notes about what it could not do."""
     rebuilt = [f"Rebuilt: {report.rebuilt.rstrip('.')}."] if report.rebuilt else []
-    return [*rebuilt, *(f"{problem.path}: {problem.reason}" for problem in report.problems), *report.failures]
-
-
-def report_line(report: SyncReport) -> str:
+    warn_all([*rebuilt, *(f"{problem.path}: {problem.reason}" for problem in report.problems), *report.failures])
     if report.indexed or report.removed:
         parts = [f"{plural(report.indexed, 'file')} indexed"]
         if report.removed:
@@ -89,7 +82,7 @@ def report_line(report: SyncReport) -> str:
     else:
         parts = ["Nothing changed"]
     parts.append(f"{plural(report.files, 'file')} and {plural(report.chunks, 'chunk')} in all")
-    return "; ".join(parts) + f" ({report.took_ms / 1000:.2f} s)."
+    yield "; ".join(parts) + f" ({report.took_ms / 1000:.2f} s)."
 
 
 # watching
@@ -126,7 +119,6 @@ def _show(event: LiveEvent, folder: str) -> None:
     elif event.report is None and event.message:
         echo(event.message if event.kind == "role" else f"Note: {event.message}", err=True)
     if event.report is not None:
-        warn_all(_remarks(event.report))
-        echo(report_line(event.report))
+        echo("\n".join(report_lines(event.report)))
     if event.kind == "synced" and event.state.syncs == 1:  # scripts wait for this line
         echo(f"Watching {folder}; stop with Ctrl-C.", err=True)

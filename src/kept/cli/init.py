@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from kept.agent.tools.record_json import to_json
 from kept.base.durable import make_private_folder, write_atomic
 from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.base.wording import plural, short_list
-from kept.cli.output import echo, print_json, progress_bar, style, warn
+from kept.cli.index import report_lines
+from kept.cli.options import kept_command, option, switch
+from kept.cli.output import echo, progress_bar, style, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
 from kept.config.layers import MAIN_AGENT, agent_names, is_same_folder, read_settings, resolve_workspace, user_settings
@@ -33,24 +37,21 @@ _ON_THIS_MACHINE = ("auto", "local", "llama_cpp", "ollama", "none")
 _MAX_NAMES = 6
 
 
-@click.command("init")
+@kept_command("init")
 @click.argument("folder", required=False)
 @click.option(
     "--layout",
     type=click.Choice(["kept", "vault"]),
     help="vault: all Markdown in FOLDER is notes. kept: MEMORY.md and memory/. Default: vault if it has Markdown.",
 )
-@click.option(
-    "--full", is_flag=True, help="Create the files of an agent too: AGENTS.md, SOUL.md, IDENTITY.md and others."
-)
-@click.option(
+@switch("--full", "Create the files of an agent too: AGENTS.md, SOUL.md, IDENTITY.md and others.")
+@option(
     "--project",
-    metavar="[NAME]",
+    "[NAME]",
+    "Keep notes for a repository apart instead: FOLDER is a clone of it (default: the current folder).",
     is_flag=False,
     flag_value="",
-    help="Keep notes for a repository apart instead: FOLDER is a clone of it (default: the current folder).",
 )
-@click.pass_obj
 def command(
     options: Globals,
     folder: str | None,
@@ -80,19 +81,11 @@ def command(
         add_project(options, project, folder)
         return
     outcome = initialise(options, folder, layout, full=full)
-    report = None
     if not options.as_json:
         _show(outcome)
-    if outcome.layout == "vault" and outcome.loaded.config.memory_search.provider in _ON_THIS_MACHINE:
-        report = _index(options.load(workspace=folder))
-    if options.as_json:
-        print_json(_outcome_json(outcome, report))
-        return
-    if report is not None:
-        from kept.cli.index import show_report
-
-        show_report(report)
-    _show_next(outcome)
+    is_vault, provider = outcome.layout == "vault", outcome.loaded.config.memory_search.provider
+    report = _index(options.load(workspace=folder)) if is_vault and provider in _ON_THIS_MACHINE else None
+    options.report(_outcome_json(outcome, report), _next_lines(outcome, report))
 
 
 @frozen
@@ -252,19 +245,19 @@ def _show_vault(survey: Survey, daily: DailyNotes) -> None:
         warn(daily.problem)
 
 
-def _show_next(outcome: InitOutcome) -> None:
+def _next_lines(outcome: InitOutcome, report: SyncReport | None) -> Iterator[str]:
+    if report is not None:
+        yield from report_lines(report)
     provider = outcome.loaded.config.memory_search.provider
     if outcome.layout == "kept":
-        echo("\nNext: kept add 'something worth remembering', then kept search 'worth remembering'.")
+        yield "\nNext: kept add 'something worth remembering', then kept search 'worth remembering'."
     elif provider in _ON_THIS_MACHINE:
-        echo("\nNext: kept search 'a question', or kept list.")
+        yield "\nNext: kept search 'a question', or kept list."
     else:
-        echo(f"\nNext: kept index sends the notes to {provider}.")
+        yield f"\nNext: kept index sends the notes to {provider}."
 
 
 def _outcome_json(outcome: InitOutcome, report: SyncReport | None) -> dict[str, Any]:
-    from kept.agent.tools.record_json import to_json
-
     return {
         "workspaceDir": outcome.loaded.config.workspace,
         "config": outcome.loaded.user_file.path,

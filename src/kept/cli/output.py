@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO
@@ -32,38 +32,6 @@ if TYPE_CHECKING:
     from kept.base.records import Progress
     from kept.base.redact import Redactor
     from kept.config import Config
-
-# options that several commands have
-
-person_option = click.option(
-    "--as",
-    "person",
-    metavar="PERSON",
-    help="As this person sees it: a name of session.identity_links, or an account such as telegram:5054.",
-)
-
-
-def max_results_option(default: int | None, most: int, *, note: str = "") -> Callable[[Any], Any]:
-    """Return the option for the number of results, which every command calls the same."""
-    return click.option(
-        "-n",
-        "--max-results",
-        "--limit",
-        "max_results",
-        type=click.IntRange(1, most),
-        default=default,
-        metavar="N",
-        help=f"Maximum number of results{note}.",
-    )
-
-
-send_option = click.option(
-    "--send",
-    type=click.Choice(["recent", "memory", "nothing"]),
-    help="Notes for the model when a session begins: MEMORY.md and those of the project; recent: daily notes and the "
-    "last conversation in the folder too. Default: memory in a vault, else recent.",
-)
-
 
 # streams that are safe for a terminal
 

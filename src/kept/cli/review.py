@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 import click
 
+from kept.agent.tools.record_json import review_item_json, review_result_json
 from kept.cli.history import SHORT_ID
-from kept.cli.output import echo, local_time, print_json, printable, style, warn, warn_all
+from kept.cli.options import kept_command, switch
+from kept.cli.output import local_time, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
 from kept.cli.terminal_layout import colour_diff
 from kept.errors import KeptError, NoteConflict, NotFound, UsageError
-
-if TYPE_CHECKING:
-    from kept.notes.review_queue import ReviewItem, ReviewQueue, ReviewResult
+from kept.notes.review_queue import ReviewItem, ReviewList, ReviewPreview, ReviewQueue, ReviewResult
 
 session_option = click.option("--session", metavar="ID", help="Only changes from this session.")
 
@@ -35,27 +34,26 @@ def command(ctx: click.Context) -> None:
         ctx.invoke(list_waiting)
 
 
-@command.command("list")
+@kept_command("list", command)
 @session_option
-@click.option("--diff", is_flag=True, help="Show what each change does.")
-@click.pass_obj
+@switch("--diff", "Show what each change does.")
 def list_waiting(options: Globals, session: str | None = None, diff: bool = False) -> None:
     """List the changes that wait for review, oldest first."""
     with options.memory() as memory:
         waiting = memory.review.list(session=session)
-        if options.as_json:
-            from kept.agent.tools.record_json import review_item_json
+        shapes = [review_item_json(item, memory.review.preview(item)) for item in waiting.items]
+        shape = {"waiting": shapes, "degraded": list(waiting.degraded)}
+        options.report(shape, _waiting_lines(memory.review, waiting, diff=diff))
 
-            shapes = [review_item_json(item, memory.review.preview(item)) for item in waiting.items]
-            print_json({"waiting": shapes, "degraded": list(waiting.degraded)})
-            return
-        warn_all(waiting.degraded)
-        for item in waiting.items:
-            echo(_item_line(item))
-            if diff:
-                _show_preview(memory.review, item)
+
+def _waiting_lines(queue: ReviewQueue, waiting: ReviewList, *, diff: bool) -> Iterator[str]:
+    warn_all(waiting.degraded)
+    for item in waiting.items:
+        yield _item_line(item)
+        if diff:
+            yield from _preview_lines(item, queue.preview(item))
     if not waiting.items:
-        echo("Nothing waits for review.")
+        yield "Nothing waits for review."
 
 
 def _add_decision(name: str, text: str) -> None:
@@ -74,7 +72,7 @@ def _add_decision(name: str, text: str) -> None:
                 chosen.reverse()
             decide = memory.review.accept if name == "accept" else memory.review.reject
             results = _decide(chosen, lambda item_id: decide(item_id, author=author))
-        _report(results, as_json=options.as_json)
+        _report(options, *results)
 
 
 _add_decision("accept", "Write proposals.")
@@ -109,24 +107,23 @@ def _decide(
     return results, conflicts
 
 
-def _report(decided: tuple[list[ReviewResult], list[tuple[str, KeptError]]], *, as_json: bool) -> None:
-    results, conflicts = decided
-    if as_json:
-        from kept.agent.tools.record_json import review_result_json
-
-        shapes = [{"id": item_id, "reason": exc.message} for item_id, exc in conflicts]
-        print_json({"decided": [review_result_json(result) for result in results], "conflicts": shapes})
-    else:
-        for result in results:
-            warn_all(result.degraded)
-            path = style(printable(result.item.path), fg="cyan")
-            echo(f"{result.action.capitalize()} {result.item.id[:SHORT_ID]}: {path}")
-        for item_id, exc in conflicts:
-            warn(f"{item_id[:SHORT_ID]} is in conflict, and waits: {exc.message}")
-        if not results and not conflicts:
-            echo("Nothing waits for review.")
+def _report(options: Globals, results: list[ReviewResult], conflicts: list[tuple[str, KeptError]]) -> None:
+    shapes = [{"id": item_id, "reason": exc.message} for item_id, exc in conflicts]
+    shape = {"decided": [review_result_json(result) for result in results], "conflicts": shapes}
+    options.report(shape, _decided_lines(results, conflicts))
     if conflicts:
         raise click.exceptions.Exit(4)
+
+
+def _decided_lines(results: list[ReviewResult], conflicts: list[tuple[str, KeptError]]) -> Iterator[str]:
+    for result in results:
+        warn_all(result.degraded)
+        path = style(printable(result.item.path), fg="cyan")
+        yield f"{result.action.capitalize()} {result.item.id[:SHORT_ID]}: {path}"
+    for item_id, exc in conflicts:
+        warn(f"{item_id[:SHORT_ID]} is in conflict, and waits: {exc.message}")
+    if not results and not conflicts:
+        yield "Nothing waits for review."
 
 
 def _item_line(item: ReviewItem) -> str:
@@ -138,17 +135,12 @@ def _item_line(item: ReviewItem) -> str:
     return printable(f"{lead}  proposed, not written yet  by {author}{session}").replace("\n", " ")
 
 
-def _show_preview(queue: ReviewQueue, item: ReviewItem) -> None:
-    preview = queue.preview(item)
+def _preview_lines(item: ReviewItem, preview: ReviewPreview) -> Iterator[str]:
     if item.why:
-        echo(f"Why: {printable(item.why)}")
-    if item.addition and item.addition.replaces:
-        echo(f"Replaces: {printable(item.addition.replaces)}")
-    if preview.diff:
-        echo(colour_diff(preview.diff))
-    elif item.addition:
-        echo(printable(item.addition.text))
+        yield f"Why: {printable(item.why)}"
+    if item.addition.replaces:
+        yield f"Replaces: {printable(item.addition.replaces)}"
+    yield colour_diff(preview.diff) if preview.diff else printable(item.addition.text)
     if preview.notice:
-        lead = "Conflict: " if preview.is_conflict else ""
-        echo(style(f"{lead}{preview.notice}", fg="yellow"))
-    echo()
+        yield style(f"{'Conflict: ' if preview.is_conflict else ''}{preview.notice}", fg="yellow")
+    yield ""

@@ -86,9 +86,13 @@ class Globals:
     debug: bool = False
     as_json: bool = False
 
-    def report(self, shape: Any, text: str) -> None:
-        """Print the result of a command, for scripts or for people."""
-        print_json(shape) if self.as_json else echo(text)
+    def report(self, shape: Any, text: str | Iterable[str]) -> None:
+        """Print the result of a command, for scripts or for people. Lines for people are made only for them."""
+        if self.as_json:
+            print_json(shape)
+            return
+        for line in [text] if isinstance(text, str) else text:
+            echo(line)
 
     def load(
         self,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kept.base.clock import SystemClock, new_id, utc_now
+from kept.cli.options import kept_command, option
 from kept.cli.output import printable, style, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
@@ -30,12 +31,11 @@ def command() -> None:
     """
 
 
-@command.command("add")
+@kept_command("add", command)
 @click.argument("when")
 @click.argument("text")
-@click.option("--to", metavar="KEY", default="", help="Conversation that gets the reply, such as telegram:5054.")
-@click.option("--timezone", metavar="ZONE", help="Time zone, such as Europe/Berlin. Default: that of this machine.")
-@click.pass_obj
+@option("--to", "KEY", "Conversation that gets the reply, such as telegram:5054.", default="")
+@option("--timezone", "ZONE", "Time zone, such as Europe/Berlin. Default: that of this machine.")
 def add(options: Globals, when: str, text: str, to: str, timezone: str | None) -> None:
     """Ask TEXT at the times that WHEN names, in plain words or in the five fields of cron.
 
@@ -68,8 +68,7 @@ def add(options: Globals, when: str, text: str, to: str, timezone: str | None) -
         _warn_about_target(config, to)
 
 
-@command.command("list")
-@click.pass_obj
+@kept_command("list", command)
 def list_schedules(options: Globals) -> None:
     """List the schedules with their next times."""
     config = options.load().config
@@ -86,9 +85,8 @@ def list_schedules(options: Globals) -> None:
         warn(f"{fault}. The next change moves it away.")
 
 
-@command.command("remove")
+@kept_command("remove", command)
 @click.argument("schedule_id", metavar="ID")
-@click.pass_obj
 def remove(options: Globals, schedule_id: str) -> None:
     """Remove the schedule ID. What it asked and was answered stays in its conversation."""
     book = _book(options.load().config)
@@ -98,18 +96,16 @@ def remove(options: Globals, schedule_id: str) -> None:
     options.report(shape, f"Removed {removed.id}: {printable(removed.when)}.")
 
 
-@command.command("pause")
+@kept_command("pause", command)
 @click.argument("schedule_id", metavar="ID")
-@click.pass_obj
 def pause(options: Globals, schedule_id: str) -> None:
     """Stop the schedule ID until it is resumed."""
     schedule = _change(options, schedule_id, paused=True)
     _report(options, schedule, f"Paused {schedule.id}. 'kept schedule resume {schedule.id}' goes on with it.")
 
 
-@command.command("resume")
+@kept_command("resume", command)
 @click.argument("schedule_id", metavar="ID")
-@click.pass_obj
 def resume(options: Globals, schedule_id: str) -> None:
     """Resume the paused schedule ID. Kept does not make up for what it missed."""
     schedule = _change(options, schedule_id, paused=False, last_due=utc_now(SystemClock(), to_the_second=True))

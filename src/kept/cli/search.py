@@ -11,10 +11,9 @@ import click
 from kept.agent.tools.record_json import result_json
 from kept.base.records import SOURCES, Grade, Hit, SearchResult, cite
 from kept.base.wording import plural, short_list
+from kept.cli.options import kept_command, max_results_option, option, person_option, switch
 from kept.cli.output import (
     echo,
-    max_results_option,
-    person_option,
     print_json,
     printable,
     progress_bar,
@@ -154,36 +153,31 @@ def _plain(text: str) -> str:
 _DROPPED_SHOWN = 20
 
 
-@click.command("search")
+@kept_command("search")
 @click.argument("query", nargs=-1)
 @max_results_option(None, 200, note=" (default: memory_search.query.max_results, 6)")
-@click.option(
+@option(
     "--min-score",
+    "SCORE",
+    "Minimum score of a hit (default: memory_search.query.min_score, 0).",
     type=click.FloatRange(0, 1),
-    metavar="SCORE",
-    help="Minimum score of a hit (default: memory_search.query.min_score, 0).",
 )
 @click.option("--source", type=click.Choice(SOURCES), help="Only notes (memory), or only conversations (sessions).")
-@click.option(
-    "--path", metavar="GLOB", help="Only these notes: a path, a folder, or a pattern such as 'memory/2026-*'."
-)
-@click.option("--session", metavar="ID", help="Only one conversation: its id or the beginning of it, or telegram:5054.")
-@click.option("--channel", metavar="NAME", help="Only conversations on this channel.")
-@click.option("--since", metavar="WHEN", help="Only from this time on: 2026-03-01, 'last Thursday', 7d.")
-@click.option("--until", metavar="WHEN", help="Only up to this time, that day included.")
-@click.option(
-    "--as-of", metavar="WHEN", help="Answer as it was on that day: facts that held then, nothing written later."
-)
+@option("--path", "GLOB", "Only these notes: a path, a folder, or a pattern such as 'memory/2026-*'.")
+@option("--session", "ID", "Only one conversation: its id or the beginning of it, or telegram:5054.")
+@option("--channel", "NAME", "Only conversations on this channel.")
+@option("--since", "WHEN", "Only from this time on: 2026-03-01, 'last Thursday', 7d.")
+@option("--until", "WHEN", "Only up to this time, that day included.")
+@option("--as-of", "WHEN", "Answer as it was on that day: facts that held then, nothing written later.")
 @click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
-@click.option(
+@option(
     "--project",
-    metavar="NAME",
-    help="Search as in this project: nothing of others. none: only shared notes; all: everything."
+    "NAME",
+    "Search as in this project: nothing of others. none: only shared notes; all: everything."
     " (default: the project of the current folder, if any)",
 )
 @person_option
-@click.option("--explain", is_flag=True, help="Show the parts of each score, and candidates that were left out.")
-@click.pass_obj
+@switch("--explain", "Show the parts of each score, and candidates that were left out.")
 def command(
     options: Globals,
     /,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from kept.cli.background_service import Action, manage_service, service_options
-from kept.cli.output import echo, log_to_stderr, person_option
+from kept.cli.options import kept_command, option, person_option, switch
+from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.server.mcp.transports import load_server, run_stdio
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
     from kept.server.run_server import ServerAddress
 
 
-@click.command("gateway")
+@kept_command("gateway")
 @service_options
-@click.pass_obj
 def gateway_command(options: Globals, service: Action | None) -> None:
     """Answer messages over HTTP, Telegram and Discord, until stopped."""
     if service:
@@ -44,11 +44,10 @@ def gateway_command(options: Globals, service: Action | None) -> None:
     run_server(loaded, preset, open_model, ready=show, report=_say)
 
 
-@click.command("web")
+@kept_command("web")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on; 0 takes any that is free. [8740]")
-@click.option("--host", metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 needs a token. [127.0.0.1]")
-@click.option("--no-open", is_flag=True, help="Print the link, and do not open a browser.")
-@click.pass_obj
+@option("--host", "ADDRESS", "Address to listen on. Any but 127.0.0.1 needs a token. [127.0.0.1]")
+@switch("--no-open", "Print the link, and do not open a browser.")
 def web_command(options: Globals, port: int | None, host: str | None, no_open: bool) -> None:
     """Show the memory in a browser: search, read, edit and tend it.
 
@@ -89,8 +88,8 @@ def _open_browser(link: str) -> None:
             pass  # the link is printed
 
 
-@click.command("serve")
-@click.option("--host", metavar="ADDRESS", help="Address to listen on. Any but 127.0.0.1 needs a token. [127.0.0.1]")
+@kept_command("serve")
+@option("--host", "ADDRESS", "Address to listen on. Any but 127.0.0.1 needs a token. [127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on; 0 takes any that is free. [8750]")
 @click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="Another host name that clients may use.")
 @click.option(
@@ -100,7 +99,6 @@ def _open_browser(link: str) -> None:
     help="How to log. 'json' is one object a line, with a line for each request.",
 )
 @service_options
-@click.pass_obj
 def serve_command(
     options: Globals,
     host: str | None,
@@ -146,14 +144,9 @@ def _say(line: str) -> None:
     echo(line, err=True)
 
 
-@click.command("mcp")
-@click.option(
-    "--project",
-    metavar="NAME",
-    help="Remember for this project, or for none. (default: the project of the current folder)",
-)
+@kept_command("mcp")
+@option("--project", "NAME", "Remember for this project, or for none. (default: the project of the current folder)")
 @person_option
-@click.pass_obj
 def mcp_command(options: Globals, project: str | None, person: str | None) -> None:
     """Serve the memory to agents over MCP, on standard input and output.
 

@@ -14,10 +14,10 @@ import click
 from kept.base.limits import clip
 from kept.base.redact import redact
 from kept.base.wording import plural
+from kept.cli.options import kept_command, max_results_option, option, switch
 from kept.cli.output import (
     echo,
     local_time,
-    max_results_option,
     print_json,
     printable,
     require_consent,
@@ -52,11 +52,10 @@ def command() -> None:
     """
 
 
-@command.command("list")
-@click.option("--channel", metavar="NAME", help="Only sessions of this channel.")
-@click.option("--deleted", is_flag=True, help="List deleted sessions instead, which 'restore' brings back.")
+@kept_command("list", command)
+@option("--channel", "NAME", "Only sessions of this channel.")
+@switch("--deleted", "List deleted sessions instead, which 'restore' brings back.")
 @max_results_option(None, 1_000_000, note=" (default: all)")
-@click.pass_obj
 def list_sessions(options: Globals, channel: str | None, deleted: bool, max_results: int | None) -> None:
     """List sessions, most recently used first, with their titles."""
     if deleted and channel is not None:
@@ -86,10 +85,9 @@ def _list_deleted(options: Globals, sessions: SessionStore, deleted: Sequence[De
     options.report({"sessions": [], "deleted": shapes}, "\n".join(lines) or "No session is deleted.")
 
 
-@command.command("show")
+@kept_command("show", command)
 @click.argument("reference", metavar="ID")
-@click.option("--tail", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
-@click.pass_obj
+@option("--tail", "N", "Only the last N messages.", type=click.IntRange(min=1))
 def show(options: Globals, reference: str, tail: int | None) -> None:
     """Read the session ID: who said what and when. A tool call is one line.
 
@@ -123,10 +121,9 @@ def _read_lines(
         count *= 4
 
 
-@command.command("rename")
+@kept_command("rename", command)
 @click.argument("reference", metavar="ID")
 @click.argument("title")
-@click.pass_obj
 def rename(options: Globals, reference: str, title: str) -> None:
     """Give the session ID a title of your own. An empty TITLE removes it."""
     if len(title) > TITLE_CHARS:
@@ -137,9 +134,8 @@ def rename(options: Globals, reference: str, title: str) -> None:
     options.report({"session": record_json(sessions, record)}, text)
 
 
-@command.command("reset")
+@kept_command("reset", command)
 @click.argument("reference", metavar="ID")
-@click.pass_obj
 def reset(options: Globals, reference: str) -> None:
     """End the session ID and start its successor. The old transcript is kept."""
     with _opened(options) as sessions:
@@ -148,11 +144,10 @@ def reset(options: Globals, reference: str) -> None:
     options.report({"session": record_json(sessions, record)}, text)
 
 
-@command.command("delete")
+@kept_command("delete", command)
 @click.argument("reference", metavar="ID")
-@click.option("--purge", is_flag=True, help="Remove the transcript for good instead of renaming it.")
+@switch("--purge", "Remove the transcript for good instead of renaming it.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before a purge.")
-@click.pass_obj
 def delete(options: Globals, reference: str, purge: bool, yes: bool) -> None:
     """Delete the session ID. Its transcript is renamed, and 'restore' brings it back.
 
@@ -184,9 +179,8 @@ def _find_to_delete(sessions: SessionStore, reference: str, *, purge: bool) -> t
         return deleted.id, ""
 
 
-@command.command("restore")
+@kept_command("restore", command)
 @click.argument("reference", metavar="ID")
-@click.pass_obj
 def restore(options: Globals, reference: str) -> None:
     """Bring back the deleted session ID, and let imports add to it again."""
     with _opened(options) as sessions:

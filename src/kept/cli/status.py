@@ -10,6 +10,7 @@ from kept.agent.tools.record_json import status_json, to_json
 from kept.base.limits import one_line
 from kept.base.reports import Status
 from kept.base.wording import plural, size_text
+from kept.cli.options import kept_command, switch
 from kept.cli.output import (
     echo,
     local_time,
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from kept.server.doctor import Check
 
 
-@click.command("status")
-@click.pass_obj
+@kept_command("status")
 def command(options: Globals) -> None:
     """Show the state of the memory and its index."""
     from kept.config.layers import agents_sharing_workspace
@@ -106,7 +106,7 @@ _INDENT = 20
 
 
 @click.command("doctor")
-@click.option("--fix", is_flag=True, help="Repair what can be repaired. Notes are never changed.")
+@switch("--fix", "Repair what can be repaired. Notes are never changed.")
 @click.pass_context
 def doctor_command(ctx: click.Context, fix: bool) -> None:
     """Check index, notes, transcripts, permissions and embedder.

@@ -29,6 +29,7 @@ from kept.base.records import Problem
 from kept.base.values import frozen
 from kept.base.visibility import private_folder_of
 from kept.base.wording import plural
+from kept.cli.options import kept_command
 from kept.cli.output import warn_all
 from kept.cli.root import Globals
 from kept.config import Config
@@ -46,9 +47,8 @@ _ANY_SIZE, _MANY_REMOVED = 1 << 40, 20
 _UNFINISHED = ("MERGE_HEAD", "rebase-merge", "rebase-apply", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG")
 
 
-@click.command("sync")
+@kept_command("sync")
 @click.option("--init", "url", metavar="URL", help="Connect the workspace to a git repository, then synchronise.")
-@click.pass_obj
 def command(options: Globals, url: str | None) -> None:
     """Have the same notes on several machines, over git: commit, pull and push.
 

@@ -10,6 +10,7 @@ import click
 
 from kept.base.clock import SystemClock, utc_now
 from kept.base.grants import SCOPES
+from kept.cli.options import kept_command, option
 from kept.cli.output import echo, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
@@ -32,7 +33,7 @@ def command() -> None:
     """
 
 
-@command.command("create")
+@kept_command("create", command)
 @click.argument("name")
 @click.option(
     "--scope",
@@ -42,14 +43,13 @@ def command() -> None:
     required=True,
     help="What it allows. May be repeated.",
 )
-@click.option("--for-agent", metavar="NAME", help="Only for this agent.")
-@click.option(
+@option("--for-agent", "NAME", "Only for this agent.")
+@option(
     "--for-person",
-    metavar="PERSON",
-    help="Only for what this person sees: a name of session.identity_links, or an account such as http:ada.",
+    "PERSON",
+    "Only for what this person sees: a name of session.identity_links, or an account such as http:ada.",
 )
-@click.option("--expires", metavar="TIME", help="When it ends: 12h, 30d, 8w, or a day such as 2027-01-31.")
-@click.pass_obj
+@option("--expires", "TIME", "When it ends: 12h, 30d, 8w, or a day such as 2027-01-31.")
 def create(
     options: Globals,
     name: str,
@@ -83,8 +83,7 @@ def create(
         echo("Store it now: it is not shown again.", err=True)
 
 
-@command.command("list")
-@click.pass_obj
+@kept_command("list", command)
 def list_tokens(options: Globals) -> None:
     """List the tokens: what they allow, and whether they do."""
     stored, now = _stored(options.load()), utc_now(SystemClock(), to_the_second=True)
@@ -107,9 +106,8 @@ def list_tokens(options: Globals) -> None:
         warn(f"{fault}. It lets nobody in.")
 
 
-@command.command("revoke")
+@kept_command("revoke", command)
 @click.argument("name")
-@click.pass_obj
 def revoke(options: Globals, name: str) -> None:
     """Revoke the token NAME, which may be its id. Running servers refuse it from now on, and end its streams."""
     now = utc_now(SystemClock(), to_the_second=True)
