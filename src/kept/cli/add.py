@@ -10,7 +10,7 @@ import click
 from kept.base.limits import clip, is_utf8, one_line
 from kept.base.records import Written
 from kept.cli.options import option, person_option, switch
-from kept.cli.output import echo, print_json, printable, read_stdin, style, warn_all
+from kept.cli.output import cyan, dim, echo, print_json, printable, read_stdin, warn_all
 from kept.cli.root import Globals, command_author
 from kept.errors import NoteTooLarge, UsageError
 
@@ -79,19 +79,19 @@ def command(options: Globals, /, text: tuple[str, ...], project: str | None, per
 
 
 def _show_written(written: Written, folder: str) -> None:
-    citation = style(printable(written.citation), fg="cyan")
+    citation = cyan(printable(written.citation))
     if not written.is_new:
         echo(f"Not written again: {citation} says the same. --again writes it anyway.")
         return
     warn_all(written.degraded)
     echo(f"Kept in {citation} (folder {folder}).")
     if written.replaced:
-        echo(f"Struck through: {style(printable(written.replaced), fg='cyan')}.")
+        echo(f"Struck through: {cyan(printable(written.replaced))}.")
     for fact in written.near:
         relation = _RELATIONS[fact.relation]
         text = printable(clip(one_line(fact.text), _SHOWN_CHARS))
-        echo(f"{relation} {style(printable(fact.citation), fg='cyan')}: {text}")
+        echo(f"{relation} {cyan(printable(fact.citation))}: {text}")
         if fact.relation == "changes":
             cited = printable(fact.citation)
             cited = f"'{cited}'" if " " in cited else cited
-            echo(style(f"To replace that line, add --replaces {cited}", dim=True))
+            echo(dim(f"To replace that line, add --replaces {cited}"))

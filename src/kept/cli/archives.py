@@ -12,7 +12,7 @@ from kept.base.wording import plural, size_text
 from kept.cli.archive.export import ExportReport, export_archive
 from kept.cli.archive.restore import RestoreReport, restore_archive
 from kept.cli.options import kept_command, switch
-from kept.cli.output import echo, local_time, style, warn_all
+from kept.cli.output import bold, echo, local_time, warn_all
 from kept.cli.root import Globals
 
 _INCOMPLETE = 1
@@ -38,7 +38,7 @@ def export_command(options: Globals, path: str, overwrite: bool) -> None:
 
 def _export_lines(report: ExportReport) -> Iterator[str]:
     what = f"{report.path}: {plural(report.files, 'file')}, {size_text(report.content_bytes)}."
-    yield f"{style(what, bold=True)} The archive takes {size_text(report.archive_bytes)}."
+    yield f"{bold(what)} The archive takes {size_text(report.archive_bytes)}."
     if report.removed_settings:
         yield f"Left out of the settings, because they are secret: {', '.join(report.removed_settings)}."
     if report.left_out:
@@ -85,7 +85,7 @@ def _restore_lines(report: RestoreReport) -> Iterator[str]:
     shown = ", ".join(f"{count:,} {word}" for count, word in words if count) or "nothing to do"
     lead = "The archive is sound; nothing was changed. A restore: " if report.check else ""
     total = plural(sum(counts.values()), "file")
-    yield style(f"{lead}{total} from {local_time(report.created)}: {shown}.", bold=True)
+    yield bold(f"{lead}{total} from {local_time(report.created)}: {shown}.")
     yield from (f"Notes of {agent.name}: {agent.workspace}" for agent in report.agents)
     if report.settings == "kept":
         yield "Settings: those here are kept."

@@ -14,7 +14,7 @@ import click
 
 from kept.base.durable import write_atomic
 from kept.base.limits import one_line
-from kept.cli.output import echo, style, warn
+from kept.cli.output import bold, echo, warn
 from kept.cli.root import Globals
 from kept.config.layers import MAIN_AGENT
 from kept.errors import ServiceError, UsageError
@@ -99,7 +99,7 @@ def manage_service(options: Globals, arguments: Sequence[str], action: Action) -
     for line in start_lines:
         if problem := _run(line):
             raise ServiceError(problem, hint=f"{path} is written. Run it yourself: {shlex.join(line)}")
-    echo(f"{style(name, bold=True)} runs in the background and starts when you log in ({path}).")
+    echo(f"{bold(name)} runs in the background and starts when you log in ({path}).")
     if place is _systemd and not os.path.exists(env_file):
         warn(f"Variables of your shell, such as API keys, do not reach it. Put them into {env_file}.")
 

@@ -11,7 +11,7 @@ import click
 
 from kept.base.records import GRADES
 from kept.cli.options import kept_command, option
-from kept.cli.output import echo, print_json, progress_bar, style, warn
+from kept.cli.output import bold, dim, echo, print_json, progress_bar, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
 
@@ -71,9 +71,9 @@ def show(measured: Sequence[dict[str, Any]]) -> None:
         ("Recall", ("set", "n", *FIGURE_HEADERS.values(), "abst."), [*_recall_rows(measured)]),
         ("Grades", ("set", *GRADES), [_grade_row(measurement) for measurement in measured]),
     ):
-        echo(style(title, bold=True))
+        echo(bold(title))
         echo(f"{table_text(headers, rows, figures=True)}\n")
-    echo(style(LEGEND, dim=True))
+    echo(dim(LEGEND))
     for measurement in measured:
         for reason in measurement["degraded"]:
             warn(f"{measurement['set']}: {reason}")

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, assert_never
 
 from kept.cli.options import kept_command, option
-from kept.cli.output import echo, print_json, read_stdin, style, unguarded, warn, warn_all
+from kept.cli.output import dim, echo, print_json, read_stdin, style, unguarded, warn, warn_all
 from kept.cli.root import Globals
 from kept.errors import KeptError, UsageError
 
@@ -156,7 +156,7 @@ def _talk(conversation: LocalConversation, runner: asyncio.Runner) -> None:
             runner.run(_answer(conversation, screen, text))
         except KeyboardInterrupt:
             screen.break_off()
-            echo(style("Stopped.", dim=True))
+            echo(dim("Stopped."))
             runner.run(conversation.stop())
         except Exception as exc:  # noqa: BLE001 - an answer that fails must not end the conversation
             screen.break_off()

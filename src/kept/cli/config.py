@@ -10,7 +10,7 @@ import click
 
 from kept.agent.tools.record_json import to_json
 from kept.cli.options import kept_command
-from kept.cli.output import style, warn
+from kept.cli.output import cyan, dim, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
 from kept.config import LoadedConfig
@@ -70,7 +70,7 @@ def set_value(options: Globals, key: str, values: tuple[str, ...]) -> None:
     change = change_setting(loaded, key, values, agent=_named_agent(options))
     shown = "(set)" if change.is_secret else plain_value(change.value)
     state = "is now" if change.is_changed else "is already"
-    text = f"{change.name} {state} {value_text(shown)} in {style(change.path, fg='cyan')} ({change.where})."
+    text = f"{change.name} {state} {value_text(shown)} in {cyan(change.path)} ({change.where})."
     options.report(_change_json(change, shown), text)
     row = _find_row(options, change.name)
     if row and row.origin != "default" and not row.origin.startswith("user file") and not options.as_json:
@@ -88,7 +88,7 @@ def unset(options: Globals, key: str) -> None:
     row = _find_row(options, change.name)
     state = "was removed from" if change.is_changed else "is not in"
     now = f" Its value is {value_text(row.value)} ({row.origin})." if row else ""
-    text = f"{change.name} {state} {style(change.path, fg='cyan')} ({change.where}).{now}"
+    text = f"{change.name} {state} {cyan(change.path)} ({change.where}).{now}"
     options.report(_change_json(change, plain_value(row.value) if row else None), text)
 
 
@@ -96,7 +96,7 @@ def unset(options: Globals, key: str) -> None:
 def path(options: Globals) -> None:
     """Print the path of the file that settings are read from."""
     file = options.load().user_file
-    text = file.path if file.exists else f"{file.path}  {style('does not exist', dim=True)}"
+    text = file.path if file.exists else f"{file.path}  {dim('does not exist')}"
     options.report(to_json(file), text)
 
 

@@ -11,7 +11,7 @@ import click
 from kept.agent.tools.record_json import to_json
 from kept.base.wording import plural, short_list, size_text
 from kept.cli.options import kept_command, option, switch
-from kept.cli.output import echo, style, warn
+from kept.cli.output import bold, dim, echo, warn
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.errors import KeptError, UsageError
@@ -114,11 +114,11 @@ def _plan_lines(plan: ForgetPlan) -> Iterator[str]:
     elif not plan.places:
         yield "No place has exactly this."
     for title, places in plan.groups():
-        yield style(f"{title}; goes only if you name it" if title == PERHAPS else title, bold=True)
+        yield bold(f"{title}; goes only if you name it" if title == PERHAPS else title)
         for number, place in places:
-            yield f"{number:>3}. {place.citation}  {style(place.describe(_SHOWN_CHARS), dim=True)}"
+            yield f"{number:>3}. {place.citation}  {dim(place.describe(_SHOWN_CHARS))}"
     if plan.unreachable:
-        yield from (style("Not changed", bold=True), *(f"  {reason}" for reason in plan.unreachable))
+        yield from (bold("Not changed"), *(f"  {reason}" for reason in plan.unreachable))
 
 
 def _receipt_lines(receipt: ForgetReceipt) -> Iterator[str]:

@@ -19,8 +19,8 @@ from kept.base.values import frozen
 from kept.base.wording import plural
 from kept.cli.history import describe_change
 from kept.cli.list import link_kind, link_text
-from kept.cli.options import kept_command, option, person_option
-from kept.cli.output import echo, echo_exactly, progress_bar, style, warn_all
+from kept.cli.options import alternative, kept_command, option, person_option
+from kept.cli.output import bold, cyan, dim, echo, echo_exactly, progress_bar, warn_all
 from kept.cli.root import Globals
 from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.gateway.app import open_sessions
@@ -42,14 +42,13 @@ _MAX_VERSIONS = 1_000
 
 @kept_command("get")
 @click.argument("path", nargs=-1, required=True)
-@click.option("--from", "start", type=click.IntRange(min=1), metavar="N", help="First line (default: 1).")
+@option("--from", "N", "First line (default: 1).", "start", type=click.IntRange(min=1))
 @option("--lines", "N", "Number of lines (default: 200).", type=click.IntRange(min=1))
-@click.option("--links", "what", flag_value="links", help="Show its links and backlinks instead.")
-@click.option(
+@alternative("--links", "what", "Show its links and backlinks instead.")
+@alternative(
     "--why",
     "what",
-    flag_value="why",
-    help="Show where it came from instead: conversation, import, and the change that wrote each line.",
+    "Show where it came from instead: conversation, import, and the change that wrote each line.",
 )
 @person_option
 def command(
@@ -94,7 +93,7 @@ def command(
         return
     echo_exactly(f"{passage.text}\n")
     if passage.truncated and lines is None:
-        echo(style(f"… more: kept get {passage.path} --from {passage.next_from}", dim=True), err=True)
+        echo(dim(f"… more: kept get {passage.path} --from {passage.next_from}"), err=True)
 
 
 # links
@@ -108,16 +107,16 @@ def _show_links(options: Globals, name: str, person: str | None) -> None:
 
 def _link_lines(links: NoteLinks) -> Iterator[str]:
     warn_all(links.degraded)
-    title = "" if links.title == links.path else f"  {style(one_line(links.title), dim=True)}"
-    yield f"{style(one_line(links.path), bold=True)}{title}"
+    title = "" if links.title == links.path else f"  {dim(one_line(links.title))}"
+    yield f"{bold(one_line(links.path))}{title}"
     broken = sum(link.is_broken for link in links.outgoing)
     yield f"\n{plural(len(links.outgoing), 'link')} to other notes" + (f" ({broken} broken)" if broken else "")
     for link in links.outgoing:
-        yield f"  {style(f'L{link.line}', dim=True)}  {link_text(link)}"
+        yield f"  {dim(f'L{link.line}')}  {link_text(link)}"
     yield f"\n{plural(len(links.incoming), 'link')} from other notes"
     for link in links.incoming:
-        heading = style(f"  to #{link.heading}", dim=True) if link.heading else ""
-        yield f"  {style(one_line(link.citation), fg='cyan')}{heading}{link_kind(link)}"
+        heading = dim(f"  to #{link.heading}") if link.heading else ""
+        yield f"  {cyan(one_line(link.citation))}{heading}{link_kind(link)}"
 
 
 # where it came from
@@ -254,7 +253,7 @@ def _session_origin(sessions: SessionStore, session_id: str, citation: str = "")
 def _origin_lines(origin: PassageOrigin) -> Iterator[str]:
     passage = origin.passage
     lines = tuple(range(passage.start, passage.start + passage.lines))
-    yield style(f"{passage.path}, {_lines_text(lines)}", bold=True)
+    yield bold(f"{passage.path}, {_lines_text(lines)}")
     for item in origin.changes:
         why = f" ({item.change.why})" if item.change.why else ""
         yield f"{describe_change(item.change)}{why}  {_lines_text(item.lines)}"
@@ -263,7 +262,7 @@ def _origin_lines(origin: PassageOrigin) -> Iterator[str]:
     for session in origin.sessions[:_SHOWN]:
         title = f" '{session.title}'" if session.title else ""
         state = " (deleted, or on another machine)" if session.missing else ""
-        yield f"\n{style('Conversation', bold=True)} {session.session_id}{title}{state}"
+        yield f"\n{bold('Conversation')} {session.session_id}{title}{state}"
         imported = f"imported from {session.imported_from}" if session.imported_from else ""
         text = session.text and "  " + session.text.replace("\n", "\n  ")
         yield from filter(None, (session.citation, imported, text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kept.cli.output import style
+from kept.cli.output import bold
 from kept.cli.root import GROUPS, cli
 
 FIRST = ("init", "add", "search", "get", "chat", "connect", "import")
@@ -27,10 +27,10 @@ def write_overview(group: click.Group, ctx: click.Context, formatter: click.Help
     group.format_help_text(ctx, formatter)
     width = max(map(len, group.list_commands(ctx)))
     for title, names in GROUPS.items():
-        with formatter.section(style(title, bold=True)):
+        with formatter.section(bold(title)):
             formatter.write_dl([(f"{name:<{width}}", _summary(group, ctx, name)) for name in names])
     records = (param.get_help_record(ctx) for param in group.get_params(ctx))
-    with formatter.section(style("Options, before the command or after it", bold=True)):
+    with formatter.section(bold("Options, before the command or after it")):
         formatter.write_dl([record for record in records if record is not None])
     formatter.write_paragraph()
     formatter.write_text("'kept help COMMAND' shows the options of a command, with examples.")
@@ -39,7 +39,7 @@ def write_overview(group: click.Group, ctx: click.Context, formatter: click.Help
 def first_screen(group: click.Group, ctx: click.Context) -> str:
     """Return ten lines: what most people need."""
     width = max(map(len, FIRST))
-    rows = [f"  {style(f'kept {name:<{width}}', bold=True)}  {_summary(group, ctx, name)}" for name in FIRST]
+    rows = [f"  {bold(f'kept {name:<{width}}')}  {_summary(group, ctx, name)}" for name in FIRST]
     return "\n".join([f"{group.help}\n", *rows, "'kept --help' lists all commands."])
 
 

@@ -13,8 +13,10 @@ from kept.agent.tools.record_json import change_json, undo_json
 from kept.base.limits import one_line
 from kept.base.records import ENTRY_RULE
 from kept.base.wording import plural
-from kept.cli.options import kept_command, max_results_option, option, switch
+from kept.cli.options import kept_command, max_results_option, option, session_option, switch
 from kept.cli.output import (
+    cyan,
+    dim,
     echo,
     local_time,
     require_consent,
@@ -46,7 +48,7 @@ def change_lines(history: NoteHistory, changes: Sequence[NoteChange]) -> list[st
         for change in changes
     ]
     lines = zip(layout_rows(rows, coloured=3), changes, strict=True)
-    return [style(line, dim=True) if change.is_undone else line for line, change in lines]
+    return [dim(line) if change.is_undone else line for line, change in lines]
 
 
 def kind_text(change: NoteChange) -> str:
@@ -85,7 +87,7 @@ def _written_line(diff: str) -> str:
 @max_results_option(30, 1_000_000)
 @option("--since", "WHEN", "Only changes from then on: 2h, 7d, yesterday, 2026-03-01.")
 @option("--by", "NAME", "Only changes by this agent, tool, person or client.")
-@option("--session", "ID", "Only changes from this session.")
+@session_option
 @switch("--diff", "Show what each change did.")
 def command(options: Globals, /, note: str | None, max_results: int, diff: bool, **filters: Any) -> None:
     """Show who changed which note, when and why, newest first.
@@ -112,7 +114,7 @@ def command(options: Globals, /, note: str | None, max_results: int, diff: bool,
         lines = ["No changes." if note or any(filters.values()) else "No note has changed since the history began."]
     options.report({"changes": shapes, "complete": is_all}, lines)
     if not is_all and not options.as_json:
-        echo(style("There are more; -n shows more of them.", dim=True), err=True)
+        echo(dim("There are more; -n shows more of them."), err=True)
 
 
 def describe_change(change: NoteChange) -> str:
@@ -174,7 +176,7 @@ def _undo_lines(result: UndoResult, planned: list[str]) -> Iterator[str]:
             yield colour_diff(diff_versions(before, step.after, step.was or step.path, step.path))
     else:
         ids = " ".join(entry.id[:SHORT_ID] for entry in result.recorded)
-        changed = ", ".join(style(step.path, fg="cyan") for step in result.steps)
+        changed = ", ".join(cyan(step.path) for step in result.steps)
         yield f"Took back {plural(len(result.changes), 'change')} in {changed or 'no note'}."
         if ids:
-            echo(style(f"To take that back: kept undo {ids}", dim=True), err=True)
+            echo(dim(f"To take that back: kept undo {ids}"), err=True)

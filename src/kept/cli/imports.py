@@ -13,7 +13,7 @@ from kept.agent.tools.record_json import to_json
 from kept.base.records import Problem
 from kept.base.wording import plural, short_list
 from kept.cli.options import kept_command, switch
-from kept.cli.output import echo, progress_bar, style, warn_all
+from kept.cli.output import bold, echo, progress_bar, warn_all
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
 from kept.errors import UsageError
@@ -40,7 +40,7 @@ _FAILED = 9
 @kept_command("import")
 @click.argument("program", type=click.Choice((*PROGRAMS, "chatgpt", "claude-ai")), metavar="[PROGRAM]", required=False)
 @click.argument("path", type=click.Path(), required=False)
-@click.option("--yes", "-y", is_flag=True, help="Import everything that is found, without asking.")
+@switch("--yes", "Import everything that is found, without asking.", "-y")
 @switch("--instructions", "From OpenClaw, copy files of a system prompt too, such as SOUL.md, AGENTS.md and USER.md.")
 def command(options: Globals, program: Format | None, path: str | None, yes: bool, instructions: bool) -> None:
     """Import conversations from other programs.
@@ -161,7 +161,7 @@ def _report_lines(report: ImportReport, notes: NotesAdopted | None) -> Iterator[
     }
     counts = ", ".join(f"{report.count(name):,} {word}" for name, word in words.items() if report.count(name))
     total = f"{plural(len(report.sessions), 'session')} with {plural(report.messages, 'message')}"
-    yield style(f"{total}: {counts}." if report.sessions else "No sessions were found.", bold=True)
+    yield bold(f"{total}: {counts}." if report.sessions else "No sessions were found.")
     if report.count("deleted"):
         yield "'kept sessions list --deleted' shows deleted sessions, 'kept sessions restore ID' brings one back."
     if notes:

@@ -36,7 +36,7 @@ _REASONS = {
 @switch("--force", "Rebuild the index from every note.")
 @switch("--watch", "Keep the index current while notes change, until interrupted.")
 @service_options
-@click.option("-v", "--verbose", is_flag=True, help="List files of the workspace that are not indexed, and why.")
+@switch("-v", "List files of the workspace that are not indexed, and why.", "--verbose")
 @click.pass_context
 def command(ctx: click.Context, force: bool, watch: bool, service: Action | None, verbose: bool) -> None:
     """Update the index from notes and conversations.

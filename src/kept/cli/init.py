@@ -15,7 +15,7 @@ from kept.base.values import frozen
 from kept.base.wording import plural, short_list
 from kept.cli.index import report_lines
 from kept.cli.options import kept_command, option, switch
-from kept.cli.output import echo, progress_bar, style, warn
+from kept.cli.output import cyan, echo, progress_bar, warn
 from kept.cli.root import Globals, command_recorder
 from kept.config import LoadedConfig
 from kept.config.layers import MAIN_AGENT, agent_names, is_same_folder, read_settings, resolve_workspace, user_settings
@@ -159,7 +159,7 @@ def add_project(options: Globals, name: str, folder: str | None) -> None:
         projects.add_project(workspace, project, recorder=command_recorder(config, "init --project"))
     repository = ", ".join(map(projects.show_key, project.keys))
     state = "is ready" if planned.is_new else "exists already"
-    text = f"Project {style(project.name, fg='cyan')} {state}, for {repository}.\nIts notes are in {path}."
+    text = f"Project {cyan(project.name)} {state}, for {repository}.\nIts notes are in {path}."
     if planned.is_new:
         text += "\nNext: kept add --project 'something about it'. Agents that work in a clone write there from now on."
     shape = {"name": project.name, "remotes": list(project.keys), "path": path, "created": planned.is_new}
@@ -217,8 +217,8 @@ def _index(loaded: LoadedConfig) -> SyncReport | None:
 def _show(outcome: InitOutcome) -> None:
     config, is_vault = outcome.loaded.config, outcome.layout == "vault"
     kind = f" ({find_program(open_workspace(config)) or 'all Markdown in it'})" if is_vault else ""
-    echo(f"Workspace: {style(config.workspace, fg='cyan')}{kind}")
-    echo(f"Settings:  {style(outcome.loaded.user_file.path, fg='cyan')}")
+    echo(f"Workspace: {cyan(config.workspace)}{kind}")
+    echo(f"Settings:  {cyan(outcome.loaded.user_file.path)}")
     if is_vault:
         _show_vault(outcome.survey, outcome.daily)
     elif missed := outcome.survey.missed_markdown():

@@ -14,8 +14,10 @@ from kept.base.limits import one_line
 from kept.base.listings import NoteLink
 from kept.base.records import SOURCES
 from kept.base.wording import plural
-from kept.cli.options import kept_command, max_results_option, option, person_option, switch
+from kept.cli.options import alternative, kept_command, max_results_option, note_options, person_option, switch
 from kept.cli.output import (
+    cyan,
+    dim,
     echo,
     print_json,
     progress_bar,
@@ -34,17 +36,14 @@ _DEFAULT_RESULTS = 50
 @click.option(
     "--source", type=click.Choice((*SOURCES, "all")), help="Notes (memory), conversations (sessions), or all. [memory]"
 )
-@option("--path", "GLOB", "Only these: a path, a folder, or a pattern such as 'memory/2026-*'.")
-@option("--since", "WHEN", "Only from this time on: 2026-03-01, 'last Thursday', 7d.")
-@option("--until", "WHEN", "Only up to this time, that day included.")
-@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
+@note_options
 @switch("--changed", "Show recent changes of notes and conversations.")
-@click.option("--tags", "what", flag_value="tags", help="List tags instead, with the number of notes that have each.")
-@click.option("--projects", "what", flag_value="projects", help="List projects instead, with their repositories.")
-@click.option("--broken-links", "what", flag_value="links", help="List links that lead nowhere instead.")
+@alternative("--tags", "what", "List tags instead, with the number of notes that have each.")
+@alternative("--projects", "what", "List projects instead, with their repositories.")
+@alternative("--broken-links", "what", "List links that lead nowhere instead.")
 @person_option
 def command(
-    options: Globals, /, what: Literal["tags", "projects", "links"] | None, changed: bool, **filters: Any
+    options: Globals, /, what: Literal["tags", "projects", "broken-links"] | None, changed: bool, **filters: Any
 ) -> None:
     """List notes, newest first, with title, size and first words.
 
@@ -85,7 +84,7 @@ def _list_files(options: Globals, *, source: str | None, person: str | None, cha
     noun = "note" if source == "memory" else "conversation" if source == "sessions" else "file"
     if len(listing) < listing.total:
         shown = f"{len(listing):,} of {plural(listing.total, noun)}; -n {listing.total} shows all."
-        echo(style(shown, dim=True), err=True)
+        echo(dim(shown), err=True)
     elif not listing.files:
         echo(f"No {noun}s.")
 
@@ -102,7 +101,7 @@ def _list_tags(options: Globals) -> None:
     with options.memory() as memory, progress_bar("Indexing") as progress:
         tags = memory.notes.tags(progress=progress)
     width = max((len(f"{count.notes:,}") for count in tags), default=0)
-    lines = [f"{style(f'{count.notes:>{width},}', dim=True)}  {style(f'#{count.tag}', fg='cyan')}" for count in tags]
+    lines = [f"{dim(f'{count.notes:>{width},}')}  {cyan(f'#{count.tag}')}" for count in tags]
     none = "No tags yet. Write #tag in a note, or 'tags: [tag]' in its front matter."
     _report(options, to_json(tags), lines or [none], tags.degraded)
 
@@ -113,7 +112,7 @@ def _list_tags(options: Globals) -> None:
 def _list_broken_links(options: Globals) -> None:
     with options.memory() as memory, progress_bar("Indexing") as progress:
         links = memory.notes.broken_links(progress=progress)
-    lines = [f"{style(one_line(link.citation), fg='cyan')}  {link_text(link)}" for link in links]
+    lines = [f"{cyan(one_line(link.citation))}  {link_text(link)}" for link in links]
     _report(options, links_json(links), lines or ["No broken links."], links.degraded)
 
 
@@ -123,14 +122,14 @@ def link_text(link: NoteLink) -> str:
     if link.resolved is None:
         shown = f"{one_line(link.target)}{heading}  {style('broken', fg='red')}"
     else:
-        shown = f"{style(one_line(link.resolved), fg='cyan')}{heading}"
+        shown = f"{cyan(one_line(link.resolved))}{heading}"
     return f"{shown}{link_kind(link)}"
 
 
 def link_kind(link: NoteLink) -> str:
     parts = [f'"{link.label}"'] if link.label else []
     parts += ["embedded"] if link.is_embed else []
-    return style(f"  {', '.join(parts)}", dim=True) if parts else ""
+    return dim(f"  {', '.join(parts)}") if parts else ""
 
 
 # projects

@@ -12,7 +12,7 @@ from kept.base.remote_errors import EmbeddingFailed
 from kept.base.reports import SyncReport
 from kept.base.wording import plural, size_text
 from kept.cli.options import kept_command
-from kept.cli.output import printable, progress_bar, style, warn_all
+from kept.cli.output import bold, cyan, dim, printable, progress_bar, style, warn_all
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import wrap
 from kept.config import Config
@@ -57,7 +57,7 @@ def command(ctx: click.Context) -> None:
     providers = list_providers(config)
     width = max(len(name) for name in (*CATALOGUE, *(provider.name for provider in providers)))
     lines = [line for model in models for line in _model_lines(model, width)]
-    lines.append(style("\nProviders", bold=True))
+    lines.append(bold("\nProviders"))
     lines += [line for provider in providers for line in _provider_lines(provider, width)]
     shape = {"modelsDir": config.models_folder, "models": models, "providers": to_json(providers)}
     options.report(shape, "\n".join(lines))
@@ -109,7 +109,7 @@ def _model_lines(model: dict[str, Any], width: int) -> list[str]:
     label = style("in use", fg="green") if model["inUse"] else label
     remarks = [size_text(model["bytes"]), " ".join(model["languages"]), model["licence"]]
     about = "; ".join(remarks + [_NEEDS_PACKAGES] * bool(model["missingPackages"]))
-    return [f"{style(model['name'].ljust(width), bold=True)}  {label}", *_remark_lines(model["about"], about)]
+    return [f"{bold(model['name'].ljust(width))}  {label}", *_remark_lines(model["about"], about)]
 
 
 def _provider_lines(provider: ProviderInfo, width: int) -> list[str]:
@@ -117,13 +117,13 @@ def _provider_lines(provider: ProviderInfo, width: int) -> list[str]:
     shown = style(f"{state:<10}", fg="green") if provider.in_use else f"{state:<10}"
     size = plural(provider.dims, "dimension") if provider.dims else ""
     model = ", ".join(filter(None, (provider.model, size)))
-    lead = f"{style(f'{printable(provider.name):<{width}}', bold=True)}  {shown}  {printable(model)}".rstrip()
+    lead = f"{bold(f'{printable(provider.name):<{width}}')}  {shown}  {printable(model)}".rstrip()
     return [lead, *_remark_lines(provider.note)]
 
 
 def _remark_lines(*remarks: str) -> list[str]:
     lines = (line for text in remarks if text for line in wrap(printable(text), indent=6, hang=0))
-    return [style(line, dim=True) for line in lines]
+    return [dim(line) for line in lines]
 
 
 @kept_command("pull", command)
@@ -136,7 +136,7 @@ def pull(options: Globals, names: tuple[str, ...]) -> None:
     lines = []
     for model, entry in zip(models, pulled, strict=True):
         state = "is ready" if entry.is_new else "was here already"
-        lines.append(f"{style(model.name, bold=True)} {state} ({size_text(entry.bytes)} in {entry.path}).")
+        lines.append(f"{bold(model.name)} {state} ({size_text(entry.bytes)} in {entry.path}).")
         if model.missing_packages():
             lines.append(f"{model.name} {_NEEDS_PACKAGES}")
         elif _is_in_use(config, model):
@@ -186,9 +186,9 @@ def use(options: Globals, name: str) -> None:
         for change in changes
     ]
     warn_all(report.failures if report and not options.as_json else ())
-    model = "Kept chooses the model" if name == DEFAULT else f"Kept uses {style(name, bold=True)}"
+    model = "Kept chooses the model" if name == DEFAULT else f"Kept uses {bold(name)}"
     work = f", {plural(report.embedded, 'text')} embedded" if report and report.embedded else ""
-    text = f"{model} now ({style(changes[0].path, fg='cyan')}{work})."
+    text = f"{model} now ({cyan(changes[0].path)}{work})."
     options.report({"model": name, "settings": shapes, "index": to_json(report)}, text)
 
 

@@ -171,6 +171,19 @@ def style(text: str, *, err: bool = False, **attributes: Any) -> str:
     return click.style(printable(text), **attributes).replace(_CSI, f"{_MARK}[")
 
 
+def bold(text: str) -> str:
+    return style(text, bold=True)
+
+
+def dim(text: str) -> str:
+    return style(text, dim=True)
+
+
+def cyan(text: str) -> str:
+    """Return a text in the colour of names: paths, notes, ids."""
+    return style(text, fg="cyan")
+
+
 def warn(message: str) -> None:
     """Print a problem that did not stop the command. It goes to standard error, apart from the results."""
     echo(style("Note: ", err=True, fg="yellow") + " ".join(printable(message).splitlines()), err=True)

@@ -8,14 +8,12 @@ import click
 
 from kept.agent.tools.record_json import review_item_json, review_result_json
 from kept.cli.history import SHORT_ID
-from kept.cli.options import kept_command, switch
-from kept.cli.output import local_time, printable, style, warn, warn_all
+from kept.cli.options import kept_command, session_option, switch
+from kept.cli.output import cyan, local_time, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
 from kept.cli.terminal_layout import colour_diff
 from kept.errors import KeptError, NoteConflict, NotFound, UsageError
 from kept.notes.review_queue import ReviewItem, ReviewList, ReviewPreview, ReviewQueue, ReviewResult
-
-session_option = click.option("--session", metavar="ID", help="Only changes from this session.")
 
 
 @click.group("review", invoke_without_command=True)
@@ -62,7 +60,7 @@ def _add_decision(name: str, text: str) -> None:
     @command.command(name, help=f"{text}\n\nID is an id from 'kept review list', or the beginning of one.")
     @click.argument("ids", metavar="[ID]...", nargs=-1)
     @session_option
-    @click.option("--all", "all_waiting", is_flag=True, help="Everything that waits.")
+    @switch("--all", "Everything that waits.", "all_waiting")
     @click.pass_obj
     def run(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool) -> None:
         with options.memory() as memory:
@@ -118,7 +116,7 @@ def _report(options: Globals, results: list[ReviewResult], conflicts: list[tuple
 def _decided_lines(results: list[ReviewResult], conflicts: list[tuple[str, KeptError]]) -> Iterator[str]:
     for result in results:
         warn_all(result.degraded)
-        path = style(printable(result.item.path), fg="cyan")
+        path = cyan(printable(result.item.path))
         yield f"{result.action.capitalize()} {result.item.id[:SHORT_ID]}: {path}"
     for item_id, exc in conflicts:
         warn(f"{item_id[:SHORT_ID]} is in conflict, and waits: {exc.message}")
@@ -130,7 +128,7 @@ def _item_line(item: ReviewItem) -> str:
     by = item.by
     names = [name for name in (by.client, by.tool or by.agent) if name]
     session = f"  session {by.session[:SHORT_ID]}" if by.session else ""
-    lead = f"{style(item.id[:SHORT_ID], fg='yellow')}  {local_time(item.when)}  {style(item.path, fg='cyan')}"
+    lead = f"{style(item.id[:SHORT_ID], fg='yellow')}  {local_time(item.when)}  {cyan(item.path)}"
     author = ", ".join(names) or "an agent"
     return printable(f"{lead}  proposed, not written yet  by {author}{session}").replace("\n", " ")
 

@@ -9,7 +9,7 @@ import click
 
 from kept.base.clock import SystemClock, new_id, utc_now
 from kept.cli.options import kept_command, option
-from kept.cli.output import printable, style, warn
+from kept.cli.output import cyan, printable, warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
 from kept.errors import EmptyNote, LockBusy, ScheduleInvalid
@@ -63,7 +63,7 @@ def add(options: Globals, when: str, text: str, to: str, timezone: str | None) -
     schedule = Schedule(new_id()[:_ID_CHARS], when, zone.key, text, to, now)
     target_key(to, config.agent_id, own_id=schedule.id)
     _book(config).change(lambda book: book.with_schedule(schedule))
-    _report(options, schedule, f"Added {style(schedule.id, fg='cyan')}: {_next_text(schedule)}.")
+    _report(options, schedule, f"Added {cyan(schedule.id)}: {_next_text(schedule)}.")
     if not options.as_json:
         _warn_about_target(config, to)
 

@@ -11,8 +11,11 @@ import click
 from kept.agent.tools.record_json import result_json
 from kept.base.records import SOURCES, Grade, Hit, SearchResult, cite
 from kept.base.wording import plural, short_list
-from kept.cli.options import kept_command, max_results_option, option, person_option, switch
+from kept.cli.options import kept_command, max_results_option, note_options, option, person_option, switch
 from kept.cli.output import (
+    bold,
+    cyan,
+    dim,
     echo,
     print_json,
     printable,
@@ -59,9 +62,9 @@ def hit_text(hit: Hit, words: Iterable[str], *, max_lines: int = LINES_SHOWN) ->
     return "\n".join(
         [
             _header(hit),
-            *([style(f"{'':<{_INDENT}}…", dim=True)] if first else []),
-            *(style(line, dim=True) if _has_ended(hit, line) else highlight(line, stems) for line in shown),
-            *([style(f"{'':<{_INDENT}}… {plural(more, 'more line')}", dim=True)] if more else []),
+            *([dim(f"{'':<{_INDENT}}…")] if first else []),
+            *(dim(line) if _has_ended(hit, line) else highlight(line, stems) for line in shown),
+            *([dim(f"{'':<{_INDENT}}… {plural(more, 'more line')}")] if more else []),
             *_dim_lines(_validity(hit), *others),
             *(_further_line(passage, stems) for passage in hit.further),
         ]
@@ -96,21 +99,21 @@ def _further_line(passage: Hit, stems: list[str]) -> str:
     text = rows[_best_line(rows, stems, 1)] if rows else ""
     room = columns() - _INDENT - text_width(f"also {lines}  {score}  ")
     about = cut(": ".join([*map(_plain, hit_headings(passage)[-1:]), text]), max(10, room))
-    about = style(about, dim=True) if _has_ended(passage, text) else highlight(about, stems)
-    lead = f"{'':<{_INDENT}}{style('also', dim=True)} {style(lines, fg='cyan')}  {style(score, dim=True)}"
+    about = dim(about) if _has_ended(passage, text) else highlight(about, stems)
+    lead = f"{'':<{_INDENT}}{dim('also')} {cyan(lines)}  {dim(score)}"
     return "\n".join([f"{lead}  {about}", *_dim_lines(_validity(passage))])
 
 
 def _dim_lines(*remarks: str) -> list[str]:
     """Return the lines of remarks about a hit, without those that are empty."""
-    return [style(line, dim=True) for text in filter(None, remarks) for line in wrap(_plain(text), indent=_INDENT)]
+    return [dim(line) for text in filter(None, remarks) for line in wrap(_plain(text), indent=_INDENT)]
 
 
 def parts_text(hit: Hit) -> str:
     width = max((len(part.name) for part in hit.parts), default=len("score"))
     rows = [(f"{part.name:<{width}} {part.value:+.3f}  ", part.detail) for part in hit.parts]
     lines = [line for lead, detail in rows for line in wrap(lead + detail, indent=_INDENT, hang=len(lead))]
-    return style("\n".join([*lines, f"{'':<{_INDENT}}{'score':<{width}} {hit.score:+.3f}"]), dim=True)
+    return dim("\n".join([*lines, f"{'':<{_INDENT}}{'score':<{width}} {hit.score:+.3f}"]))
 
 
 def highlight(line: str, words: list[str]) -> str:
@@ -141,9 +144,9 @@ def _header(hit: Hit) -> str:
     room = columns() - text_width(lead) - text_width(where) - 4
     header = f"{style(lead, **_LEAD_STYLES[hit.grade])}  {style(where, fg='cyan', bold=True)}"
     if hit.title and text_width(about) > room:  # the name of a transcript leaves little room
-        return f"{header}\n{style(' ' * _INDENT + cut(about, columns() - _INDENT), dim=True)}"
+        return f"{header}\n{dim(' ' * _INDENT + cut(about, columns() - _INDENT))}"
     about = cut(about, room)
-    return f"{header}  {style(about, dim=True)}" if about else header
+    return f"{header}  {dim(about)}" if about else header
 
 
 def _plain(text: str) -> str:
@@ -163,13 +166,10 @@ _DROPPED_SHOWN = 20
     type=click.FloatRange(0, 1),
 )
 @click.option("--source", type=click.Choice(SOURCES), help="Only notes (memory), or only conversations (sessions).")
-@option("--path", "GLOB", "Only these notes: a path, a folder, or a pattern such as 'memory/2026-*'.")
+@note_options
 @option("--session", "ID", "Only one conversation: its id or the beginning of it, or telegram:5054.")
 @option("--channel", "NAME", "Only conversations on this channel.")
-@option("--since", "WHEN", "Only from this time on: 2026-03-01, 'last Thursday', 7d.")
-@option("--until", "WHEN", "Only up to this time, that day included.")
 @option("--as-of", "WHEN", "Answer as it was on that day: facts that held then, nothing written later.")
-@click.option("--tag", "tags", metavar="TAG", multiple=True, help="Only notes with this tag; repeat it for several.")
 @option(
     "--project",
     "NAME",
@@ -216,25 +216,25 @@ def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
     warn_all(result.degraded)
     hits, period = sorted(result.hits, key=lambda hit: hit.grade == "weak"), result.period
     if period:
-        echo(style(printable(period.text), bold=True))
+        echo(bold(printable(period.text)))
     if not hits:
         echo("Nothing from that time." if period else "Nothing found.")
     words = query_words(query) if hits and not period else []
     first_weak = next((at for at, hit in enumerate(hits) if hit.grade == "weak"), len(hits))
     for at, hit in enumerate(hits):
         if at == first_weak:
-            echo(style("Less certain:" if at else "Nothing certain. Closest:", bold=True))
+            echo(bold("Less certain:" if at else "Nothing certain. Closest:"))
         echo(hit_text(hit, words, max_lines=1 if 0 < first_weak <= at else LINES_SHOWN))
         if explain:
             echo(parts_text(hit))
         echo()
     if explain and result.dropped:
-        echo(style(f"Left out: {plural(len(result.dropped), 'candidate')}", bold=True))
+        echo(bold(f"Left out: {plural(len(result.dropped), 'candidate')}"))
         for dropped in result.dropped[:_DROPPED_SHOWN]:
             echo(f"  {dropped.score:.2f}  {dropped.citation}  {dropped.reason}")
     if period and hits:
         total = plural(period.total, "entry", "entries")
         is_all = len(hits) >= period.total
-        echo(style(total if is_all else f"The latest {len(hits):,} of {total}; -n shows more.", dim=True))
+        echo(dim(total if is_all else f"The latest {len(hits):,} of {total}; -n shows more."))
     elif hits:
-        echo(style(f"{plural(len(hits), 'hit')} in {result.took_ms:.0f} ms", dim=True))
+        echo(dim(f"{plural(len(hits), 'hit')} in {result.took_ms:.0f} ms"))

@@ -91,7 +91,7 @@ def _open_browser(link: str) -> None:
 @kept_command("serve")
 @option("--host", "ADDRESS", "Address to listen on. Any but 127.0.0.1 needs a token. [127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on; 0 takes any that is free. [8750]")
-@click.option("--allow-host", "hosts", metavar="NAME", multiple=True, help="Another host name that clients may use.")
+@option("--allow-host", "NAME", "Another host name that clients may use.", "hosts", multiple=True)
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),

@@ -7,7 +7,7 @@ commands and their output) and thinking are left out too; JSON has them all.
 from __future__ import annotations
 
 from kept.base.wording import plural
-from kept.cli.output import local_time, style
+from kept.cli.output import dim, local_time, style
 from kept.sessions.echoes import is_hidden
 from kept.sessions.entries import Entry, Message, UnknownEntry
 from kept.sessions.record import SessionRecord
@@ -34,15 +34,15 @@ def show_line(line: TranscriptLine) -> str:
     """Return a line of a transcript, or nothing."""
     content = line.content
     if isinstance(content, UnknownEntry) and "/" not in content.type:  # with a slash, it is another program's record
-        return style(f"\n(line {line.number} is of a kind this version does not know: {content.type})", dim=True)
+        return dim(f"\n(line {line.number} is of a kind this version does not know: {content.type})")
     if not isinstance(content, Entry) or not isinstance(content.body, Message):
         text = line_text(line)
-        return style(f"\n{text}", dim=True) if text else ""
+        return dim(f"\n{text}") if text else ""
     kind, texts = _read(line)
-    shown = [style(f"  {text}", dim=True) if text.startswith(_OF_TOOLS) else text for text in texts]
+    shown = [dim(f"  {text}") if text.startswith(_OF_TOOLS) else text for text in texts]
     if is_talk(line) or kind == "system":
         speaker = style(content.body.speaker or SHOWN_SPEAKERS[kind], fg=_COLOURS[kind], bold=True)
-        shown.insert(0, f"\n{style(local_time(content.timestamp), dim=True)} {speaker}")
+        shown.insert(0, f"\n{dim(local_time(content.timestamp))} {speaker}")
     return "\n".join(shown)
 
 

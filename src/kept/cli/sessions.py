@@ -16,6 +16,8 @@ from kept.base.redact import redact
 from kept.base.wording import plural
 from kept.cli.options import kept_command, max_results_option, option, switch
 from kept.cli.output import (
+    bold,
+    dim,
     echo,
     local_time,
     print_json,
@@ -80,7 +82,7 @@ def _list_deleted(options: Globals, sessions: SessionStore, deleted: Sequence[De
     for session in deleted:
         when = local_time(session.deleted) if session.deleted else "at an unknown time"
         purged = "  purged: only an import can bring it back" if session.is_purged else ""
-        lines.append(f"{session.id}  deleted {when}{style(purged, dim=True)}")
+        lines.append(f"{session.id}  deleted {when}{dim(purged)}")
     shapes = [_deleted_json(sessions, session) for session in deleted]
     options.report({"sessions": [], "deleted": shapes}, "\n".join(lines) or "No session is deleted.")
 
@@ -100,7 +102,7 @@ def show(options: Globals, reference: str, tail: int | None) -> None:
             print_json({"session": record_json(sessions, record), **_lines_json(lines)})
             return
         if record.title:
-            echo(style(record.title, bold=True))
+            echo(bold(record.title))
         echo(style(describe_session(record), bold=not record.title, dim=bool(record.title)))
         for text in filter(None, map(show_line, lines)):
             echo(text)
@@ -147,7 +149,7 @@ def reset(options: Globals, reference: str) -> None:
 @kept_command("delete", command)
 @click.argument("reference", metavar="ID")
 @switch("--purge", "Remove the transcript for good instead of renaming it.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask before a purge.")
+@switch("--yes", "Do not ask before a purge.", "-y")
 def delete(options: Globals, reference: str, purge: bool, yes: bool) -> None:
     """Delete the session ID. Its transcript is renamed, and 'restore' brings it back.
 
@@ -163,7 +165,7 @@ def delete(options: Globals, reference: str, purge: bool, yes: bool) -> None:
     text = f"Session {session_id} is deleted for good."
     if kept_in:
         text = f"Session {session_id} is deleted; its transcript is now {kept_in}.\n"
-        text += style(f"'kept sessions restore {session_id}' brings it back.", dim=True)
+        text += dim(f"'kept sessions restore {session_id}' brings it back.")
     options.report({"deleted": session_id, "keptIn": kept_in}, text)
 
 

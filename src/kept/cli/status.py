@@ -12,6 +12,7 @@ from kept.base.reports import Status
 from kept.base.wording import plural, size_text
 from kept.cli.options import kept_command, switch
 from kept.cli.output import (
+    dim,
     echo,
     local_time,
     print_json,
@@ -146,7 +147,7 @@ def show_checks(checks: list[Check], *, fixed: bool) -> None:
         first, *further = wrap(printable(one_line(check.detail)), indent=_INDENT)
         echo("\n".join([f"{mark}  {check.name:<12} {first.lstrip()}", *further]))
         if check.remedy and (check.warning or not check.ok):
-            echo(style("\n".join(wrap("→ " + printable(check.remedy), indent=_INDENT, hang=2)), dim=True))
+            echo(dim("\n".join(wrap("→ " + printable(check.remedy), indent=_INDENT, hang=2))))
     wrong = [check for check in checks if not check.ok]
     if wrong and not fixed and any(check.remedy for check in wrong):
         echo("\nRun 'kept doctor --fix' to apply the remedies (→).")

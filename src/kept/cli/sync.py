@@ -20,8 +20,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-import click
-
 from kept.agent.tools.record_json import to_json
 from kept.base.file_lock import locked
 from kept.base.limits import printable_line
@@ -29,7 +27,7 @@ from kept.base.records import Problem
 from kept.base.values import frozen
 from kept.base.visibility import private_folder_of
 from kept.base.wording import plural
-from kept.cli.options import kept_command
+from kept.cli.options import kept_command, option
 from kept.cli.output import warn_all
 from kept.cli.root import Globals
 from kept.config import Config
@@ -48,7 +46,7 @@ _UNFINISHED = ("MERGE_HEAD", "rebase-merge", "rebase-apply", "CHERRY_PICK_HEAD",
 
 
 @kept_command("sync")
-@click.option("--init", "url", metavar="URL", help="Connect the workspace to a git repository, then synchronise.")
+@option("--init", "URL", "Connect the workspace to a git repository, then synchronise.", "url")
 def command(options: Globals, url: str | None) -> None:
     """Have the same notes on several machines, over git: commit, pull and push.
 

@@ -10,7 +10,7 @@ from typing import Any
 from kept.base.limits import one_line
 from kept.base.listings import FileSummary
 from kept.base.wording import size_text
-from kept.cli.output import echo, printable, style
+from kept.cli.output import bold, cyan, echo, printable, style
 
 PIPE_COLUMNS = 10_000
 """In a pipe nothing is cut or wrapped: a program reads it."""
@@ -82,7 +82,7 @@ def layout_rows(rows: Sequence[Sequence[str]], *, coloured: int) -> list[str]:
     lines = []
     for row, cells in zip(rows, shown, strict=True):
         gaps = [" " * (width - text_width(cell) + 2) for cell, width in zip(cells, widths, strict=True)]
-        cells[coloured] = style(cells[coloured], fg="cyan")
+        cells[coloured] = cyan(cells[coloured])
         lead = "".join(cell + gap for cell, gap in zip(cells, gaps, strict=True))
         lines.append((lead + cut(printable(row[-1]).replace("\n", " "), room)).rstrip())
     return lines
@@ -116,7 +116,7 @@ def table_text(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, figures
         parts = zip(row, gaps, right, strict=True)
         line = "  ".join(gap + cell if is_right else cell + gap for cell, gap, is_right in parts).rstrip()
         shown = wrap(line, indent=0, hang=4)
-        lines += shown if lines else [style(part, bold=True) for part in shown]
+        lines += shown if lines else [bold(part) for part in shown]
     return "\n".join(lines)
 
 
@@ -129,7 +129,7 @@ def show_fields(rows: Sequence[tuple[str, str]]) -> None:
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         first, *more = wrap(f"{name:<{width}}  {printable(one_line(value))}", indent=0, hang=width + 2)
-        echo("\n".join([style(first[:width], bold=True) + first[width:], *more]))
+        echo("\n".join([bold(first[:width]) + first[width:], *more]))
 
 
 def colour_diff(diff: str) -> str:
@@ -138,7 +138,7 @@ def colour_diff(diff: str) -> str:
     for line in diff.rstrip("\n").split("\n"):
         text = printable(line.removesuffix("\r"))
         if line.startswith(("---", "+++")):
-            text = style(text, bold=True)
+            text = bold(text)
         elif colour := {"@": "cyan", "+": "green", "-": "red"}.get(line[:1]):
             text = style(text, fg=colour)
         lines.append(text)
