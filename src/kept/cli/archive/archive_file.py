@@ -206,7 +206,6 @@ def _iter_plain_files(
                 check_member_name(info.name)
         except ValueError as exc:
             raise ArchiveRefused(f"{path}: the name '{name}' {exc}.") from exc
-        tarfile.data_filter(info, os.sep)
         allow(info.size)
         yield info.name, cast("IO[bytes]", tar.extractfile(info)).read()
         tar.members = []  # type: ignore[attr-defined]  # the library remembers every member
@@ -238,20 +237,16 @@ def check_archive(path: str, inspect: Callable[[str, bytes], None] = lambda name
 
 def _require_same(path: str, seen: dict[str, tuple[int, str]], files: dict[str, FileRecord]) -> None:
     """Refuse an archive that differs from its manifest, or has a name that is both a file and a folder."""
-    wrong = [(name, "is not in the manifest") for name in seen if name not in files]
-    for name, record in files.items():
-        if name not in seen:
-            wrong.append((name, "is missing"))
-        elif seen[name] != (record.size, record.sha256):
-            wrong.append((name, "does not match its checksum"))
-        folder = name.rpartition("/")[0]
-        while folder:
-            if folder in files:
-                raise ArchiveRefused(f"{path}: '{show_path(folder)}' is both a file and a folder.")
-            folder = folder.rpartition("/")[0]
+    folders = {name[:at] for name in files for at, char in enumerate(name) if char == "/"}
+    for folder in sorted(folders & files.keys()):
+        raise ArchiveRefused(f"{path}: '{show_path(folder)}' is both a file and a folder.")
+    listed = {name: (record.size, record.sha256) for name, record in files.items()}
+    wrong = [name for name in (seen | listed) if seen.get(name) != listed.get(name)]
     if wrong:
-        more = f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
-        raise ArchiveDamaged(f"{path}: {show_path(wrong[0][0])} {wrong[0][1]}{more}.")
+        first, more = wrong[0], f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
+        reason = "does not match its checksum" if first in seen else "is missing"
+        reason = reason if first in files else "is not in the manifest"
+        raise ArchiveDamaged(f"{path}: {show_path(first)} {reason}{more}.")
 
 
 # what is packed

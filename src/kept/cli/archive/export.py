@@ -10,7 +10,7 @@ import gzip
 import os
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -165,7 +165,10 @@ class _Packer:
         self.problems += scan.problems
         own = [workspace.cite(os.path.join(folder, ".keptignore")) for folder in scan.folders]
         own += PERSONS_OWN if workspace.layout == "kept" else ()
-        paths = {file.path for file in scan.files} | {path for path in own if _is_file(storage, path)}
+        paths = {file.path for file in scan.files}
+        for path in own:
+            with suppress(WorkspaceError):  # a link
+                paths |= {path} if storage.documents.find(path) else set()
         for path in sorted(paths.union(self._list(storage, f"{KEPT_FOLDER}/", workspace.root))):
             if is_note_member(path):
                 yield _Source(f"{NOTES}/{name}/{path}", storage, path, os.path.join(workspace.root, path))
@@ -197,29 +200,19 @@ class _Packer:
             check_member_name(source.member)
             before = documents.find(source.path)
             stored = read_stored(source.storage, source.path)
-            is_same = documents.find(source.path) == before
+            if documents.find(source.path) != before and stored:  # an editor may write in place
+                self.report(source.shown, "changed while it was read; the archive has what was read")
         except ValueError as exc:
             self.report(source.shown, f"its name {exc}, so it is not in the archive")
-            return
         except WorkspaceError as exc:
             self.report(source.shown, f"cannot be read, so it is not in the archive ({exc.message.rstrip('.')})")
-            return
-        if stored is None:  # deleted meanwhile
-            return
-        if not is_same:  # an editor may write in place
-            self.report(source.shown, "changed while it was read; the archive has what was read")
-        self.add(tar, source.member, *stored)
+        else:
+            if stored:  # or it was deleted meanwhile
+                self.add(tar, source.member, *stored)
 
     def add(self, tar: tarfile.TarFile, name: str, content: bytes, modified_ns: int) -> None:
         add_member(tar, name, content, modified_ns)
         self.files[name] = FileRecord(len(content), digest_bytes(content), modified_ns)
-
-
-def _is_file(storage: Storage, path: str) -> bool:
-    try:
-        return storage.documents.find(path) is not None
-    except WorkspaceError:  # a link
-        return False
 
 
 # settings without keys, tokens and passwords

@@ -291,12 +291,13 @@ def _compare(place: _Place, manifest: Manifest, forgotten: Mapping[str, str]) ->
         if not name.startswith(place.prefix):
             continue
         item = _FileAction(name, record, place, "new")
-        reason = _find_difference(item)
+        reason, base = _find_difference(item), os.path.basename(name)
+        is_session = item.path.startswith("sessions/") and is_transcript(base)
         if reason is None:
             yield replace(item, action="same")
         elif name in forgotten:
             yield replace(item, action="forgotten", reason=forgotten[name])
-        elif not reason and _session_id(item.path) in place.deleted:
+        elif not reason and is_session and parse_transcript_name(base)[0] in place.deleted:
             yield replace(item, action="deleted")
         else:
             yield replace(item, action="differs" if reason else "new", reason=reason)
@@ -312,27 +313,16 @@ def _find_difference(item: _FileAction) -> str | None:
     except WorkspaceError as exc:
         return f"cannot be read here ({exc.message.rstrip('.')})"
     if stored is None:
-        if item.place.exists and _is_file_in_the_way(storage, path):
-            return "a file is in the place of its folder"
+        folder = path
+        while item.place.exists and (folder := folder.rpartition("/")[0]):
+            with suppress(PathRefused):  # a folder, as it should be
+                if storage.documents.find(folder) or storage.logs.find(folder):
+                    return "a file is in the place of its folder"
         return find_arrival_fault(path) or "" if item.name.startswith(NOTES) else ""
     content = stored[0][: record.size] if is_log(path) else stored[0]  # a log may have more lines here
     if len(content) == record.size and digest_bytes(content) == record.sha256:
         return None
     return f"{len(stored[0]):,} bytes here, {record.size:,} in the archive"
-
-
-def _is_file_in_the_way(storage: Storage, path: str) -> bool:
-    while path := path.rpartition("/")[0]:
-        with suppress(PathRefused):  # a folder, as it should be
-            if storage.documents.find(path) or storage.logs.find(path):
-                return True
-    return False
-
-
-def _session_id(path: str) -> str | None:
-    """Return the id of the conversation that a transcript has, by its name, or None."""
-    name = path.rpartition("/")[2]
-    return parse_transcript_name(name)[0] if path.startswith("sessions/") and is_transcript(name) else None
 
 
 # writing
@@ -347,13 +337,11 @@ def _write_files(path: str, items: Sequence[_FileAction]) -> None:
         for item in writes.pop(name, ()):
             if digest_bytes(content) != item.record.sha256:
                 raise ArchiveDamaged(f"{name}: changed while the archive was read.", hint="Run it again.")
+            change: Change = Write(item.path, content, expected=ABSENT, modified_ns=item.record.mtime_ns)
+            if is_log(item.path):
+                lines = content.removesuffix(b"\n").split(b"\n") if content else []
+                change = Append(item.path, lines, expected_end=START)
             with suppress(StorageConflict):  # created meanwhile: it stays
-                item.place.storage.commit([_to_change(item, content)])
+                item.place.storage.commit([change])
     if writes:
         raise ArchiveDamaged(f"{path}: it changed while it was read.", hint="Run the same command again.")
-
-
-def _to_change(item: _FileAction, content: bytes) -> Change:
-    if is_log(item.path):
-        return Append(item.path, content.removesuffix(b"\n").split(b"\n") if content else [], expected_end=START)
-    return Write(item.path, content, expected=ABSENT, modified_ns=item.record.mtime_ns)
