@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -20,7 +21,7 @@ from kept.base.wording import plural
 from kept.cli.history import describe_change
 from kept.cli.list import link_kind, link_text
 from kept.cli.options import alternative, kept_command, option, person_option
-from kept.cli.output import bold, cyan, dim, echo, echo_exactly, progress_bar, warn_all
+from kept.cli.output import bold, cyan, dim, echo_exactly, progress_bar
 from kept.cli.root import Globals
 from kept.errors import KeptError, NoteNotFound, UsageError
 from kept.gateway.app import open_sessions
@@ -89,11 +90,10 @@ def command(
             hint=f"'kept get {passage.path}' shows it from its beginning.",
         )
     options.report(passage_json(passage), ())
-    if options.as_json:
-        return
-    echo_exactly(f"{passage.text}\n")
+    if not options.as_json:
+        echo_exactly(f"{passage.text}\n")
     if passage.truncated and lines is None:
-        echo(dim(f"… more: kept get {passage.path} --from {passage.next_from}"), err=True)
+        options.hint(f"… more: kept get {passage.path} --from {passage.next_from}")
 
 
 # links
@@ -102,11 +102,10 @@ def command(
 def _show_links(options: Globals, name: str, person: str | None) -> None:
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
         links = memory.notes.links(name, progress=progress)
-    options.report(links_json(links), _link_lines(links))
+    options.report(links_json(links), _link_lines(links), degraded=links.degraded)
 
 
 def _link_lines(links: NoteLinks) -> Iterator[str]:
-    warn_all(links.degraded)
     title = "" if links.title == links.path else f"  {dim(one_line(links.title))}"
     yield f"{bold(one_line(links.path))}{title}"
     broken = sum(link.is_broken for link in links.outgoing)
@@ -179,11 +178,17 @@ def trace_note(memory: Memory, sessions: SessionStore, reference: str) -> Passag
         raise UsageError(f"{passage.path} has no line {first}.", hint=f"'kept get {passage.path}' shows it.")
     texts = dict(enumerate(passage.text.split("\n"), passage.start))
     changes, unknown = _find_changes(memory, passage.path, texts)
-    cited = dict.fromkeys(re.findall(_SOURCE, passage.text)[:_MAX_SOURCES])
-    origins = [_origin_of(memory, sessions, citation) for citation in cited]
+    origins = []
+    for citation in dict.fromkeys(re.findall(_SOURCE, passage.text)[:_MAX_SOURCES]):
+        name, first, last = parse_citation(citation) or (citation, 0, 0)
+        origin = _session_origin(sessions, parse_transcript_name(name.removeprefix(CITED_FOLDER))[0], citation)
+        if first and not origin.missing:
+            with suppress(KeptError):
+                origin = replace(origin, text=memory.read(name, start=first, lines=last - first + 1).text)
+        origins.append(origin)
     known = {origin.session_id for origin in origins}
-    for origin in changes:
-        session = origin.change.by.session
+    for line in changes:
+        session = line.change.by.session
         if session and session not in known:
             known.add(session)
             origins.append(_session_origin(sessions, session))
@@ -191,53 +196,30 @@ def trace_note(memory: Memory, sessions: SessionStore, reference: str) -> Passag
 
 
 def _find_changes(memory: Memory, path: str, texts: dict[int, str]) -> tuple[list[LineOrigin], tuple[int, ...]]:
-    """Return the newest change that brought each line, and the lines that none brought."""
+    """Return the newest change that brought each line, and the lines that none brought. A renamed note is followed."""
     open_lines = {number: text for number, text in texts.items() if text.strip()}
     origins: list[LineOrigin] = []
-    for change, before, after in _iter_versions(memory, path):
-        new = {text for text in after if text not in before}
-        numbers = tuple(number for number, text in open_lines.items() if text in new)
-        if numbers:
-            origins.append(LineOrigin(change, numbers))
-            for number in numbers:
-                del open_lines[number]
-        if not open_lines:
-            break
-    return origins, tuple(open_lines)
-
-
-def _iter_versions(memory: Memory, path: str) -> Iterator[tuple[NoteChange, frozenset[str], frozenset[str]]]:
-    """Yield the changes of a note, newest first, with its lines before and after. A renamed note is followed."""
-    count = 0
-    history = memory.history
+    history, versions = memory.history, 0
     for change in history.iter_changes():
+        if not open_lines or versions == _MAX_VERSIONS:
+            break
         if change.path != path:
             continue
-        count += 1
-        if count > _MAX_VERSIONS:
-            return
+        versions += 1
         try:
-            yield change, _lines_of(history, change.before), _lines_of(history, change.after)
+            new = _lines_of(history, change.after) - _lines_of(history, change.before)
         except KeptError:
             continue  # a damaged version explains nothing; an older one may
         path = change.was or path
+        if numbers := tuple(number for number, text in open_lines.items() if text in new):
+            origins.append(LineOrigin(change, numbers))
+            open_lines = {number: text for number, text in open_lines.items() if number not in numbers}
+    return origins, tuple(open_lines)
 
 
 def _lines_of(history: NoteHistory, digest: str | None) -> frozenset[str]:
     raw = history.read_version(digest) or b""
     return frozenset(raw.decode("utf-8", "replace").replace("\r\n", "\n").split("\n"))
-
-
-def _origin_of(memory: Memory, sessions: SessionStore, citation: str) -> OriginSession:
-    path, first, last = parse_citation(citation) or (citation, 0, 0)
-    origin = _session_origin(sessions, parse_transcript_name(path.removeprefix(CITED_FOLDER))[0], citation)
-    if not first or origin.missing:
-        return origin
-    try:
-        text = memory.read(path, start=first, lines=last - first + 1).text
-    except KeptError:
-        return origin
-    return replace(origin, text=text)
 
 
 def _session_origin(sessions: SessionStore, session_id: str, citation: str = "") -> OriginSession:

@@ -21,7 +21,6 @@ from kept.cli.output import (
     local_time,
     require_consent,
     style,
-    warn_all,
 )
 from kept.cli.root import Globals, command_author
 from kept.cli.terminal_layout import colour_diff, layout_rows
@@ -108,24 +107,21 @@ def command(options: Globals, /, note: str | None, max_results: int, diff: bool,
         diffs = [memory.history.diff(change) if diff else None for change in changes]
         lines = [] if diff or options.as_json else change_lines(memory.history, changes)
     shapes = [change_json(change, diff=text) for change, text in zip(changes, diffs, strict=True)]
-    if diff:
-        lines = [line for change, text in zip(changes, diffs, strict=True) for line in _diff_lines(change, text or "")]
+    for change, text in zip(changes, diffs, strict=True):
+        if text is not None:
+            why = [f"Why: {change.why}"] if change.why else []
+            lines += [describe_change(change), *why, colour_diff(text), ""]
     if not changes:
         lines = ["No changes." if note or any(filters.values()) else "No note has changed since the history began."]
     options.report({"changes": shapes, "complete": is_all}, lines)
-    if not is_all and not options.as_json:
-        echo(dim("There are more; -n shows more of them."), err=True)
+    if not is_all:
+        options.hint("There are more; -n shows more of them.")
 
 
 def describe_change(change: NoteChange) -> str:
     """Return what a change is in a line: its id, when, what kind, by whom, and whether it still stands."""
     lead = f"{style(change.id[:SHORT_ID], fg='yellow')}  {local_time(change.when)}  {kind_text(change)}"
     return f"{lead}  by {one_line(change.by.description)}{'  (taken back)' if change.is_undone else ''}"
-
-
-def _diff_lines(change: NoteChange, diff: str) -> list[str]:
-    why = [f"Why: {change.why}"] if change.why else []
-    return [describe_change(change), *why, colour_diff(diff), ""]
 
 
 @kept_command("undo")
@@ -160,12 +156,15 @@ def undo_command(options: Globals, /, changes: tuple[str, ...], dry_run: bool, y
             require_consent(f"Take back {plural(len(plan.changes), 'change')}?")
         is_final = dry_run or not plan.changes
         result = plan if is_final else memory.history.undo([entry.id for entry in plan.changes], author=author)
-    options.report(undo_json(result, dry_run=dry_run), _undo_lines(result, lines if dry_run else []))
+    shape = undo_json(result, dry_run=dry_run)
+    options.report(shape, _undo_lines(result, lines if dry_run else []), degraded=result.degraded)
+    if result.recorded:
+        ids = " ".join(entry.id[:SHORT_ID] for entry in result.recorded)
+        options.hint(f"To take that back: kept undo {ids}")
 
 
 def _undo_lines(result: UndoResult, planned: list[str]) -> Iterator[str]:
     """Yield what an undo did, or what it would do to the ``planned`` changes."""
-    warn_all(result.degraded)
     if not result.changes:
         yield "Kept changed nothing that could be taken back."
         yield "'kept history' lists changes by other programs, too; 'kept undo ID' takes one of them back."
@@ -175,8 +174,5 @@ def _undo_lines(result: UndoResult, planned: list[str]) -> Iterator[str]:
             before = step.after if step.was else step.before
             yield colour_diff(diff_versions(before, step.after, step.was or step.path, step.path))
     else:
-        ids = " ".join(entry.id[:SHORT_ID] for entry in result.recorded)
         changed = ", ".join(cyan(step.path) for step in result.steps)
         yield f"Took back {plural(len(result.changes), 'change')} in {changed or 'no note'}."
-        if ids:
-            echo(dim(f"To take that back: kept undo {ids}"), err=True)

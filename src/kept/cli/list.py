@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import click
@@ -18,11 +17,8 @@ from kept.cli.options import alternative, kept_command, max_results_option, note
 from kept.cli.output import (
     cyan,
     dim,
-    echo,
-    print_json,
     progress_bar,
     style,
-    warn_all,
 )
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import file_lines, table_text
@@ -55,15 +51,22 @@ def command(
     if what is None:
         _list_files(options, changed=changed, **filters)
         return
-    chosen = [name for name, value in filters.items() if value not in (None, (), _DEFAULT_RESULTS)]
-    if changed or chosen:
+    if changed or any(value not in (None, (), _DEFAULT_RESULTS) for value in filters.values()):
         raise UsageError(f"--{what} lists all of them.", hint="Leave out the options that choose notes.")
-    if what == "tags":
-        _list_tags(options)
-    elif what == "projects":
+    if what == "projects":
         _list_projects(options)
-    else:
-        _list_broken_links(options)
+        return
+    with options.memory() as memory, progress_bar("Indexing") as progress:
+        if what == "tags":
+            tags = memory.notes.tags(progress=progress)
+            width = max((len(f"{count.notes:,}") for count in tags), default=0)
+            lines = [f"{dim(f'{count.notes:>{width},}')}  {cyan(f'#{count.tag}')}" for count in tags]
+            none = "No tags yet. Write #tag in a note, or 'tags: [tag]' in its front matter."
+            options.report(to_json(tags), lines or none, degraded=tags.degraded)
+        else:
+            links = memory.notes.broken_links(progress=progress)
+            lines = [f"{cyan(one_line(link.citation))}  {link_text(link)}" for link in links]
+            options.report(links_json(links), lines or "No broken links.", degraded=links.degraded)
 
 
 def _list_files(options: Globals, *, source: str | None, person: str | None, changed: bool, **filters: Any) -> None:
@@ -75,45 +78,14 @@ def _list_files(options: Globals, *, source: str | None, person: str | None, cha
             progress=progress,
             **filters,
         )
-    if options.as_json:
-        print_json(listing_json(listing))
-        return
-    warn_all(listing.degraded)
-    for line in file_lines(listing.files, with_time=changed):
-        echo(line)
     noun = "note" if source == "memory" else "conversation" if source == "sessions" else "file"
+    lines = file_lines(listing.files, with_time=changed)
+    options.report(listing_json(listing), lines or f"No {noun}s.", degraded=listing.degraded)
     if len(listing) < listing.total:
-        shown = f"{len(listing):,} of {plural(listing.total, noun)}; -n {listing.total} shows all."
-        echo(dim(shown), err=True)
-    elif not listing.files:
-        echo(f"No {noun}s.")
-
-
-def _report(options: Globals, shape: Any, lines: Sequence[str], degraded: Sequence[str]) -> None:
-    warn_all(() if options.as_json else degraded)
-    options.report(shape, "\n".join(lines))
-
-
-# tags
-
-
-def _list_tags(options: Globals) -> None:
-    with options.memory() as memory, progress_bar("Indexing") as progress:
-        tags = memory.notes.tags(progress=progress)
-    width = max((len(f"{count.notes:,}") for count in tags), default=0)
-    lines = [f"{dim(f'{count.notes:>{width},}')}  {cyan(f'#{count.tag}')}" for count in tags]
-    none = "No tags yet. Write #tag in a note, or 'tags: [tag]' in its front matter."
-    _report(options, to_json(tags), lines or [none], tags.degraded)
+        options.hint(f"{len(listing):,} of {plural(listing.total, noun)}; -n {listing.total} shows all.")
 
 
 # links
-
-
-def _list_broken_links(options: Globals) -> None:
-    with options.memory() as memory, progress_bar("Indexing") as progress:
-        links = memory.notes.broken_links(progress=progress)
-    lines = [f"{cyan(one_line(link.citation))}  {link_text(link)}" for link in links]
-    _report(options, links_json(links), lines or ["No broken links."], links.degraded)
 
 
 def link_text(link: NoteLink) -> str:
@@ -148,24 +120,13 @@ def _list_projects(options: Globals) -> None:
     files = scan_workspace(workspace, max_bytes=config.memory_search.max_file_bytes).files if projects else ()
     notes = (file.path for file in files if not file.path.endswith(f"/{PROJECT_MARKER}"))
     counts = Counter(name for path in notes if (name := project_of_path(path)))
-    shapes: list[dict[str, Any]] = [
-        {
-            "name": project.name,
-            "remotes": list(project.keys),
-            "path": os.path.join(workspace.root, project.folder),
-            "notes": counts[project.name],
-            "current": project.name == current,
-        }
-        for project in projects
-    ]
-    rows = [
-        (
-            shape["name"] + " (here)" * shape["current"],
-            ", ".join(map(show_key, shape["remotes"])) or "none",
-            shape["notes"],
-        )
-        for shape in shapes
-    ]
+    shapes: list[dict[str, Any]] = []
+    rows = []
+    for project in projects:
+        is_here, remotes = project.name == current, ", ".join(map(show_key, project.keys)) or "none"
+        shape = {"name": project.name, "remotes": list(project.keys), "notes": counts[project.name]}
+        shapes.append({**shape, "path": os.path.join(workspace.root, project.folder), "current": is_here})
+        rows.append((project.name + " (here)" * is_here, remotes, counts[project.name]))
     none = "No projects. 'kept init --project' in the folder of a repository adds one."
     options.report(
         {"projects": shapes, "current": current}, table_text(("Project", "Repository", "Notes"), rows) or none

@@ -86,13 +86,20 @@ class Globals:
     debug: bool = False
     as_json: bool = False
 
-    def report(self, shape: Any, text: str | Iterable[str]) -> None:
-        """Print the result of a command, for scripts or for people. Lines for people are made only for them."""
+    def report(self, shape: Any, text: str | Iterable[str], *, degraded: Iterable[str] = ()) -> None:
+        """Print the result of a command, for scripts or for people. Lines for people are made only for them, and come
+        after the reasons why the result may be incomplete."""
         if self.as_json:
             print_json(shape)
             return
+        warn_all(degraded)
         for line in [text] if isinstance(text, str) else text:
             echo(line)
+
+    def hint(self, text: str) -> None:
+        """Tell people what to do next, apart from the result."""
+        if not self.as_json:
+            echo(style(text, err=True, dim=True), err=True)
 
     def load(
         self,
@@ -195,10 +202,18 @@ def global_options(*, hidden: bool) -> list[click.Parameter]:
 def _set_global(ctx: click.Context, option: click.Parameter, value: Any) -> None:
     options, field = ctx.ensure_object(Globals), str(option.name).removeprefix(_PREFIX)
     if value:
-        chosen: Any = (*options.settings, *setting_pairs(value)) if field == "settings" else value
+        chosen: Any = (*options.settings, *map(_setting_pair, value)) if field == "settings" else value
         ctx.obj = options = replace(options, **{field: chosen})
     if field == "as_json" and options.as_json and ctx.command_path.split()[1:2] in ([name] for name in WITHOUT_JSON):
         raise UsageError(f"'{ctx.command_path}' has no JSON output.", hint="Leave out --json.")
+
+
+def _setting_pair(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        hint = "For example: --set memory_search.provider=none"
+        raise UsageError(f"--set {text}: expected KEY=VALUE.", hint=hint)
+    return key.strip(), value
 
 
 def accept_global_options(command: click.Command) -> None:
@@ -209,17 +224,6 @@ def accept_global_options(command: click.Command) -> None:
     note = "Put '--' before an argument that begins with '-' and is not an option. " if has_text else ""
     command.epilog = f"{note}{_FOR_ALL}"
     command.params += global_options(hidden=True)
-
-
-def setting_pairs(settings: Iterable[str]) -> list[tuple[str, Any]]:
-    pairs = []
-    for text in settings:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            hint = "For example: --set memory_search.provider=none"
-            raise UsageError(f"--set {text}: expected KEY=VALUE.", hint=hint)
-        pairs.append((key.strip(), value))
-    return pairs
 
 
 # the commands
