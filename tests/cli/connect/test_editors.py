@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept.cli.connect.settings_editor import parse_json, remove_json_entry, remove_table, set_json_entry, set_table
+from kept.cli.connect.settings_editor import edit_json, edit_toml, parse_json
 from kept.errors import ConfigError
 
 PATH = ("mcpServers", "kept")
@@ -14,11 +14,11 @@ ENTRY = {"command": "/opt/kept", "args": ["mcp"]}
 
 
 def set_entry(text, entry=ENTRY):
-    return set_json_entry("file.json", text, PATH, entry)
+    return edit_json("file.json", text, PATH, entry)
 
 
 def remove_entry(text):
-    return remove_json_entry("file.json", text, PATH)
+    return edit_json("file.json", text, PATH, None)
 
 
 def parse(text):
@@ -120,24 +120,24 @@ KEYS = ("mcp_servers", "kept")
 
 
 def test_a_table_is_added_behind_everything_else_and_taken_out_again():
-    edited = set_table("config.toml", CODEX, KEYS, ENTRY)
+    edited = edit_toml("config.toml", CODEX, KEYS, ENTRY)
     assert edited == CODEX + '\n[mcp_servers.kept]\ncommand = "/opt/kept"\nargs = ["mcp"]\n'
-    assert set_table("config.toml", edited, KEYS, ENTRY) == edited
-    assert remove_table("config.toml", edited, KEYS) == CODEX
-    assert set_table("config.toml", "", KEYS, ENTRY).startswith("[mcp_servers.kept]\n")
+    assert edit_toml("config.toml", edited, KEYS, ENTRY) == edited
+    assert edit_toml("config.toml", edited, KEYS, None) == CODEX
+    assert edit_toml("config.toml", "", KEYS, ENTRY).startswith("[mcp_servers.kept]\n")
 
 
 def test_a_comment_behind_a_table_that_is_taken_out_stays():
     before = CODEX.replace("# about projects", '[mcp_servers.kept]\ncommand = "k"\n\n# about projects')
-    assert remove_table("config.toml", before, KEYS) == CODEX
-    assert remove_table("config.toml", 'mcp_servers = "kept"\n', KEYS) == 'mcp_servers = "kept"\n'
+    assert edit_toml("config.toml", before, KEYS, None) == CODEX
+    assert edit_toml("config.toml", 'mcp_servers = "kept"\n', KEYS, None) == 'mcp_servers = "kept"\n'
 
 
 def test_a_table_that_is_there_keeps_what_else_it_says():
     theirs = '[mcp_servers."kept"]\ncommand = "old"\ntimeout = 20\n\n[mcp_servers.kept.env]\nA = "b"\n\n'
     before = CODEX.replace("# about projects", f"{theirs}# about projects")
     table = '\n[mcp_servers.kept]\ncommand = "/opt/kept"\ntimeout = 20\nenv = { A = "b" }\nargs = ["mcp"]\n'
-    assert set_table("config.toml", before, KEYS, ENTRY) == CODEX + table
+    assert edit_toml("config.toml", before, KEYS, ENTRY) == CODEX + table
 
 
 @pytest.mark.parametrize(
@@ -152,5 +152,5 @@ def test_a_table_that_is_there_keeps_what_else_it_says():
 )
 def test_toml_that_cannot_be_changed_safely_is_refused(text):
     with pytest.raises(ConfigError, match=r"config.toml") as refused:
-        set_table("config.toml", text, KEYS, ENTRY)
+        edit_toml("config.toml", text, KEYS, ENTRY)
     assert "Nothing was changed" in refused.value.hint

@@ -27,7 +27,7 @@ from kept.cli.connect.clients import (
     plugin_folder,
     settings_entries,
 )
-from kept.cli.connect.settings_editor import remove_json_entry, remove_table, set_json_entry, set_table
+from kept.cli.connect.settings_editor import edit_json, edit_toml
 from kept.config.layers import read_settings
 from kept.errors import ConfigError, LockBusy, WriteFailed
 from kept.gateway.app import ServerCommand
@@ -113,15 +113,12 @@ class Connection:
             text = edited = (before or b"").decode("utf-8")
         except UnicodeDecodeError as exc:
             raise ConfigError(f"{path}: not UTF-8 at byte {exc.start}.", hint="Nothing was changed.") from exc
-        if self.client.format == "toml":
-            keys = (self.client.keys[0], SERVER)
-            edited = set_table(path, text, keys, entry) if entry else remove_table(path, text, keys)
-        else:
-            entries = [((*self.client.keys, SERVER), entry)]
-            if self.with_plugin:
-                entries = settings_entries(plugin_folder(self.kept_home))
-            for place, value in entries:
-                edited = set_json_entry(path, edited, place, value) if entry else remove_json_entry(path, edited, place)
+        entries = [((*self.client.keys, SERVER), entry)]
+        if self.with_plugin:
+            entries = settings_entries(plugin_folder(self.kept_home))
+        for keys, value in entries:
+            edit = edit_toml if self.client.format == "toml" else edit_json
+            edited = edit(path, edited, keys, value if entry else None)
         return Change(path, before, before if edited == text and before is not None else edited.encode())
 
     # applying
@@ -138,14 +135,10 @@ class Connection:
                 if _read(change.path) != change.before:
                     raise LockBusy(f"{change.path} was changed in the meantime.", hint="Run the command again.")
                 if change.path == self.settings_path and change.before is not None:
-                    copy = self._write_copy(change.before)
+                    name = f"{self.clock.now():%Y%m%dT%H%M%S}-{self.client.name}-{os.path.basename(change.path)}"
+                    copy = os.path.join(self.folder, f"{digest_bytes(change.before)[:8]}-{name}")
+                    write_atomic(copy, change.before)
                 _write(change)
-        return copy
-
-    def _write_copy(self, content: bytes) -> str:
-        name = f"{self.clock.now():%Y%m%dT%H%M%S}-{self.client.name}-{os.path.basename(self.settings_path)}"
-        copy = os.path.join(self.folder, f"{digest_bytes(content)[:8]}-{name}")
-        write_atomic(copy, content)
         return copy
 
 

@@ -31,27 +31,27 @@ def _refuse(path: str, reason: str) -> ConfigError:
 # JSON
 
 
-def set_json_entry(path: str, text: str, keys: tuple[str, ...], entry: Any) -> str:
-    """Return the text with this entry below these keys. Other members of an object that is there already are kept."""
-    expected = parse_json(path, text) if text.strip(_EMPTY) else {}
-    group = _descend(path, expected, keys[:-1])
-    old = group.get(keys[-1])
-    value = {**old, **entry} if isinstance(old, dict) and isinstance(entry, dict) else entry
-    if keys[-1] in group and old == value:
+def edit_json(path: str, text: str, keys: tuple[str, ...], entry: Any) -> str:
+    """Return the text with this entry below these keys, or without one if it is None. Other members of an object that
+    is there already are kept, and an object that has nothing else stays, empty."""
+    is_empty = not text.strip(_EMPTY)
+    expected = {} if is_empty else parse_json(path, text)
+    group, name = _descend(path, expected, keys[:-1]), keys[-1]
+    has_entry, old = name in group, group.pop(name, None)
+    if entry is None and not has_entry:
         return text
-    edited = remove_json_entry(path, text, keys) if keys[-1] in group else text
-    group[keys[-1]] = value
-    edited = _add_member(edited, keys, value) if text.strip(_EMPTY) else json.dumps(expected, indent=2) + "\n"
-    return _require_json(path, edited, expected)
+    edited = _without_member(text, keys) if has_entry else text
+    if entry is not None:
+        group[name] = value = {**old, **entry} if isinstance(old, dict) and isinstance(entry, dict) else entry
+        if has_entry and old == value:
+            return text
+        edited = json.dumps(expected, indent=2) + "\n" if is_empty else _add_member(edited, keys, value)
+    if parse_json(path, edited) != expected:
+        raise _refuse(path, "it cannot be changed without touching the rest")
+    return edited
 
 
-def remove_json_entry(path: str, text: str, keys: tuple[str, ...]) -> str:
-    """Return the text without the entry below these keys. An object that has nothing else stays, empty."""
-    expected = parse_json(path, text)
-    group = _descend(path, expected, keys[:-1])
-    if keys[-1] not in group:
-        return text
-    del group[keys[-1]]
+def _without_member(text: str, keys: tuple[str, ...]) -> str:
     blank, at = _blank(text), 0
     for key in keys:
         start, at, end = _members(blank, at)[key]
@@ -63,7 +63,7 @@ def remove_json_entry(path: str, text: str, keys: tuple[str, ...]) -> str:
         head = text[:before] + text[before + 1 : start].rstrip(" \t")
     if head.rstrip(" \t").endswith("\n") and re.match(r"[ \t]*\r?\n", rest):  # lines that held only the entry
         head = head.rstrip(" \t").removesuffix("\n").removesuffix("\r")
-    return _require_json(path, head + rest, expected)
+    return head + rest
 
 
 def parse_json(path: str, text: str) -> Any:
@@ -73,12 +73,6 @@ def parse_json(path: str, text: str) -> Any:
         raise _refuse(path, "it is nested too deeply") from None
     except ValueError as exc:
         raise _refuse(path, f"not valid JSON ({exc})") from exc
-
-
-def _require_json(path: str, edited: str, expected: Any) -> str:
-    if parse_json(path, edited) != expected:
-        raise _refuse(path, "it cannot be changed without touching the rest")
-    return edited
 
 
 def _blank_comments(text: str) -> str:
@@ -139,37 +133,34 @@ def _add_member(text: str, keys: tuple[str, ...], value: Any) -> str:
 # TOML
 
 
-def set_table(path: str, text: str, keys: tuple[str, str], entry: dict[str, Any]) -> str:
-    """Return the text with this entry as its last table. Other keys of a table that is there already are kept."""
+def edit_toml(path: str, text: str, keys: tuple[str, ...], entry: dict[str, Any] | None) -> str:
+    """Return the text with this entry as its last table, or without its table and nested ones if it is None. Other keys
+    of a table that is there already are kept."""
     before = _parse_toml(path, text)
     group, name = keys
     tables = before.get(group, {})
-    old = tables.get(name, {}) if isinstance(tables, dict) else None
-    if not isinstance(old, dict):
+    old = tables.get(name) if isinstance(tables, dict) else None
+    if entry is None and old is None:
+        return text
+    if not isinstance(tables, dict) or not isinstance(old, dict | None):
         raise _refuse(path, f"'{group}' is not a table")
-    merged = {**old, **entry}
-    if merged == old:
-        return text
-    newline = "\r\n" if "\r\n" in text else "\n"
-    rest = _without_table(text, keys)
-    lines = [f"[{group}.{name}]", *(f"{_toml_key(key)} = {_toml_value(value)}" for key, value in merged.items())]
-    separator = "" if not rest.strip(_EMPTY) else newline if rest.endswith("\n") else newline * 2
-    edited = rest + separator + newline.join(lines) + newline
-    return _require_toml(path, edited, {**before, group: {**tables, name: merged}})
-
-
-def remove_table(path: str, text: str, keys: tuple[str, str]) -> str:
-    """Return the text without the table and its nested tables."""
-    before = _parse_toml(path, text)
-    group, name = keys
-    tables = before.get(group, {})
-    if not isinstance(tables, dict) or name not in tables:
-        return text
-    left = {key: value for key, value in tables.items() if key != name}
     edited = _without_table(text, keys)
-    is_empty = not left and group not in _parse_toml(path, edited)
-    rest = {key: value for key, value in before.items() if key != group}
-    return _require_toml(path, edited, rest if is_empty else {**rest, group: left})
+    if entry is None:
+        del tables[name]
+        if not tables and group not in _parse_toml(path, edited):
+            del before[group]
+    else:
+        merged = (old or {}) | entry
+        if merged == old:
+            return text
+        before[group] = {**tables, name: merged}
+        newline = "\r\n" if "\r\n" in text else "\n"
+        lines = [f"[{group}.{name}]", *(f"{_toml_key(key)} = {_toml_value(value)}" for key, value in merged.items())]
+        separator = "" if not edited.strip(_EMPTY) else newline if edited.endswith("\n") else newline * 2
+        edited += separator + newline.join(lines) + newline
+    if _parse_toml(path, edited) != before:
+        raise _refuse(path, "it cannot be changed without touching the rest")
+    return edited
 
 
 def _parse_toml(path: str, text: str) -> dict[str, Any]:
@@ -181,13 +172,7 @@ def _parse_toml(path: str, text: str) -> dict[str, Any]:
         raise _refuse(path, f"not valid TOML ({exc})") from exc
 
 
-def _require_toml(path: str, edited: str, expected: dict[str, Any]) -> str:
-    if _parse_toml(path, edited) != expected:
-        raise _refuse(path, "it cannot be changed without touching the rest")
-    return edited
-
-
-def _without_table(text: str, keys: tuple[str, str]) -> str:
+def _without_table(text: str, keys: tuple[str, ...]) -> str:
     """Return the text without the lines of a table, its nested tables, and the empty line before each. Comments at the
     end of a table belong to the next one and stay."""
     group, name = (rf"(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')" for key in keys)
