@@ -57,20 +57,37 @@ def command(
         return
     environment = ClientEnvironment(os.path.expanduser("~"), os.getcwd(), sys.platform, os.environ)
     connection = Connection(CLIENTS[client], scope, environment, kept_home=loaded.config.home)
+    title = connection.client.title
     project = find_project(Workspace.of(loaded.config), os.curdir) if scope == "project" else None
     sent = send or default_sent(loaded.config.agent.workspace_layout)
     if connection.with_plugin and not any((send, undo, options.as_json)):
-        sent = _ask_sent(connection.client.title, sent)
-    changes = connection.plan_undo() if undo else connection.plan(server, project=project, sent=sent)
+        sent = _ask_sent(title, sent)
+    changes = connection.plan(server, project=project, sent=sent, undo=undo)
     copy = None if dry_run else connection.apply(changes, undo=undo)
+    shapes = [{"path": change.path, "kind": change.kind} for change in changes]
+    shape = {"client": client, "scope": scope, "dryRun": dry_run, "undo": undo, "backup": copy, "project": project}
+    options.report({**shape, "changes": shapes}, _diffs(connection, changes, undo=undo))
     if options.as_json:
-        shape = {"client": client, "scope": scope, "dryRun": dry_run, "undo": undo, "backup": copy, "project": project}
-        print_json({**shape, "changes": [{"path": change.path, "kind": change.kind} for change in changes]})
         return
     if connection.with_plugin and not undo:
-        echo(f"{connection.client.title} sends when a session begins: {SENT[sent]}.", err=True)
-    _show(connection, changes, copy, dry_run=dry_run, undo=undo)
+        echo(f"{title} sends when a session begins: {SENT[sent]}.", err=True)
+    if dry_run:
+        echo("Nothing was changed (--dry-run).", err=True)
+    elif any(change.kind != "unchanged" for change in changes):
+        done = "is no longer connected." if undo else f"is connected. {connection.client.next_step}"
+        echo(f"{title} {done}", err=True)
+    if copy and not undo:
+        echo(f"The old settings were saved to {copy}.", err=True)
     warn_all(() if undo else _missing(Workspace.of(loaded.config)))
+
+
+def _diffs(connection: Connection, changes: list[Change], *, undo: bool) -> Iterator[str]:
+    if all(change.kind == "unchanged" for change in changes):
+        state = "is not connected" if undo else "is connected already"
+        yield f"{connection.client.title} {state}; nothing to do."
+    for change in changes:
+        if change.kind != "unchanged":
+            yield colour_diff("\n".join(change.diff()))
 
 
 def _ask_sent(title: str, default: Sent) -> Sent:
@@ -90,22 +107,3 @@ def _missing(workspace: Workspace) -> Iterator[str]:
         yield "'kept mcp' needs the package 'mcp'. Install it: pip install 'kept[mcp]'"
     if not workspace.storage.exists():
         yield f"There is no workspace at {workspace.root} yet. Create it with 'kept init'."
-
-
-def _show(connection: Connection, changes: list[Change], copy: str | None, *, dry_run: bool, undo: bool) -> None:
-    title = connection.client.title
-    if all(change.kind == "unchanged" for change in changes):
-        state = "is not connected" if undo else "is connected already"
-        echo(f"{title} {state}; nothing to do.")
-        return
-    for change in changes:
-        if change.kind != "unchanged":
-            echo(colour_diff("\n".join(change.diff())))
-    if dry_run:
-        echo("Nothing was changed (--dry-run).", err=True)
-    elif undo:
-        echo(f"{title} is no longer connected.", err=True)
-    else:
-        echo(f"{title} is connected. {connection.client.next_step}", err=True)
-        if copy:
-            echo(f"The old settings were saved to {copy}.", err=True)

@@ -13,9 +13,8 @@ from kept.errors import UsageError
 from kept.gateway.app import ServerCommand
 
 Scope = Literal["user", "project"]
-Format = Literal["json", "toml"]
-SERVER = "kept"
-"""Name of our entry among a client's servers."""
+NAME = "kept"
+"""Name of our entry among a client's servers, of the plugin, and of its marketplace."""
 
 
 @frozen
@@ -32,7 +31,6 @@ class ClientEnvironment:
 class Client:
     name: str
     title: str
-    format: Format
     keys: tuple[str, ...]
     """Path to the list of servers in the file."""
     file: str
@@ -53,7 +51,6 @@ _ALL = (
     Client(
         "claude-code",
         "Claude Code",
-        "json",
         ("mcpServers",),
         "settings.json",
         "Restart Claude Code. 'kept import claude-code' brings in your sessions with it so far.",
@@ -65,7 +62,6 @@ _ALL = (
     Client(
         "claude-desktop",
         "Claude Desktop",
-        "json",
         ("mcpServers",),
         "Claude/claude_desktop_config.json",
         "Restart Claude Desktop.",
@@ -73,7 +69,6 @@ _ALL = (
     Client(
         "cursor",
         "Cursor",
-        "json",
         ("mcpServers",),
         "mcp.json",
         "Enable it in Cursor's settings, under MCP.",
@@ -83,7 +78,6 @@ _ALL = (
     Client(
         "codex",
         "Codex",
-        "toml",
         ("mcp_servers",),
         "config.toml",
         "Restart Codex; /mcp shows it. 'kept import codex' brings in your sessions with it so far.",
@@ -94,7 +88,6 @@ _ALL = (
     Client(
         "vscode",
         "VS Code",
-        "json",
         ("servers",),
         "Code/User/mcp.json",
         "Start it with 'MCP: List Servers'.",
@@ -104,7 +97,6 @@ _ALL = (
     Client(
         "openclaw",
         "OpenClaw",
-        "json",
         ("mcp", "servers"),
         "openclaw.json",
         "Restart the gateway; 'openclaw mcp doctor kept --probe' tries it.",
@@ -140,8 +132,6 @@ def entry_for(client: Client, command: ServerCommand, project: str | None = None
 # the plugin for Claude Code: the MCP server, and hooks that add recent context and capture conversations. It is written
 # to Kept's home as a marketplace with one plugin, which Claude Code's settings then name.
 
-MARKETPLACE = "kept"
-PLUGIN = "kept"
 FOLDER = "claude-code"
 """Folder of the plugin in the home of Kept."""
 _DESCRIPTION = "Long-term memory: notes, daily logs and past conversations, recalled by meaning and by word."
@@ -179,55 +169,39 @@ def default_sent(layout: str) -> Sent:
 def plugin_files(command: ServerCommand, sent: Sent) -> dict[str, bytes]:
     """Return the content of every file by its path in the plugin's folder."""
     author = {"name": "Kept"}
-    entry = {"name": PLUGIN, "source": f"./{PLUGIN}", "description": _DESCRIPTION, "author": author}
+    shown = {"name": NAME, "description": _DESCRIPTION, "author": author}
     marketplace = {
-        "name": MARKETPLACE,
+        "name": NAME,
         "owner": author,
         "metadata": {"description": "Kept's plugin for Claude Code."},
-        "plugins": [entry],
+        "plugins": [{**shown, "source": f"./{NAME}"}],
     }
-    manifest = {
-        "name": PLUGIN,
-        "version": __version__,
-        "description": _DESCRIPTION,
-        "author": author,
-    }
-    server = {"mcpServers": {"kept": {"command": command.program, "args": command.args("mcp")}}}
+    server = {"mcpServers": {NAME: {"command": command.program, "args": command.args("mcp")}}}
     return {
         ".claude-plugin/marketplace.json": _json(marketplace),
-        f"{PLUGIN}/.claude-plugin/plugin.json": _json(manifest),
-        f"{PLUGIN}/.mcp.json": _json(server),
-        f"{PLUGIN}/hooks/hooks.json": _json({"hooks": hooks(command, sent)}),
-        f"{PLUGIN}/README.md": _README.format(sent=SENT[sent]).encode(),
+        f"{NAME}/.claude-plugin/plugin.json": _json({**shown, "version": __version__}),
+        f"{NAME}/.mcp.json": _json(server),
+        f"{NAME}/hooks/hooks.json": _json({"hooks": _hooks(command, sent)}),
+        f"{NAME}/README.md": _README.format(sent=SENT[sent]).encode(),
     }
 
 
-def hooks(command: ServerCommand, sent: Sent) -> dict[str, Any]:
-    capture = _hook(command.shell("hook", "capture"), _CAPTURE_TIMEOUT_S)
-    start = _hook(command.shell("hook", "session-start", "--send", sent), _START_TIMEOUT_S)
-    return {
-        **({} if sent == "nothing" else {"SessionStart": start}),
-        "Stop": capture,
-        "PreCompact": capture,
-        "SessionEnd": capture,
-    }
-
-
-def _hook(command: str, timeout_s: int) -> list[dict[str, Any]]:
-    return [{"hooks": [{"type": "command", "command": command, "timeout": timeout_s}]}]
+def _hooks(command: ServerCommand, sent: Sent) -> dict[str, Any]:
+    capture, start = (
+        [{"hooks": [{"type": "command", "command": line, "timeout": timeout_s}]}]
+        for line, timeout_s in (
+            (command.shell("hook", "capture"), _CAPTURE_TIMEOUT_S),
+            (command.shell("hook", "session-start", "--send", sent), _START_TIMEOUT_S),
+        )
+    )
+    at_start = {} if sent == "nothing" else {"SessionStart": start}
+    return {**at_start, "Stop": capture, "PreCompact": capture, "SessionEnd": capture}
 
 
 def settings_entries(folder: str) -> list[tuple[tuple[str, ...], Any]]:
     """Return the entries of Claude Code's settings that enable the plugin, each with its path."""
     source = {"source": {"source": "directory", "path": folder}}
-    return [
-        (("extraKnownMarketplaces", MARKETPLACE), source),
-        (("enabledPlugins", f"{PLUGIN}@{MARKETPLACE}"), True),
-    ]
-
-
-def plugin_folder(kept_home: str) -> str:
-    return os.path.join(kept_home, FOLDER)
+    return [(("extraKnownMarketplaces", NAME), source), (("enabledPlugins", f"{NAME}@{NAME}"), True)]
 
 
 def _json(value: Any) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 from kept.base.clock import Clock, SystemClock
@@ -16,7 +16,8 @@ from kept.base.durable import make_private_folder, sync_folder, write_atomic
 from kept.base.file_lock import locked
 from kept.base.values import frozen
 from kept.cli.connect.clients import (
-    SERVER,
+    FOLDER,
+    NAME,
     Client,
     ClientEnvironment,
     Scope,
@@ -24,7 +25,6 @@ from kept.cli.connect.clients import (
     entry_for,
     locate,
     plugin_files,
-    plugin_folder,
     settings_entries,
 )
 from kept.cli.connect.settings_editor import edit_json, edit_toml
@@ -72,7 +72,7 @@ class Connection:
     ) -> None:
         self.client = client
         self.scope: Scope = scope
-        self.kept_home = kept_home
+        self.plugin_folder = os.path.join(kept_home, FOLDER)
         self.settings_path = locate(client, scope, environment)
         self.folder = os.path.join(kept_home, "connect")
         self.clock = clock or SystemClock()
@@ -84,25 +84,20 @@ class Connection:
 
     # planning
 
-    def plan(self, command: ServerCommand, *, project: str | None = None, sent: Sent = "memory") -> list[Change]:
-        """Return the changes that add the server to the client's settings. ``sent`` is what its hook sends, if it gets
-        one.
+    def plan(
+        self, command: ServerCommand, *, project: str | None = None, sent: Sent = "memory", undo: bool = False
+    ) -> list[Change]:
+        """Return the changes that add the server to the client's settings, or with ``undo`` take it out again. ``sent``
+        is what its hook sends, if it gets one.
 
         ``project`` names the project that the entry in a project's own settings is for. An entry for all of them finds
         it by the folder that the client works in.
         """
         entry = entry_for(self.client, command, project if self.scope == "project" else None)
         files = plugin_files(command, sent) if self.with_plugin else {}
-        return [*self._plan_files(files), self._plan_settings(entry)]
-
-    def plan_undo(self) -> list[Change]:
-        """Return the changes that remove the server from the client's settings again."""
-        names = plugin_files(ServerCommand("kept", ()), "memory") if self.with_plugin else {}
-        return [*self._plan_files(dict.fromkeys(names)), self._plan_settings(None)]
-
-    def _plan_files(self, files: Mapping[str, bytes | None]) -> list[Change]:
-        paths = {os.path.join(plugin_folder(self.kept_home), name): content for name, content in files.items()}
-        return [Change(path, _read(path), content) for path, content in paths.items()]
+        paths = {os.path.join(self.plugin_folder, name): content for name, content in files.items()}
+        changes = [Change(path, _read(path), None if undo else content) for path, content in paths.items()]
+        return [*changes, self._plan_settings(None if undo else entry)]
 
     def _plan_settings(self, entry: dict[str, Any] | None) -> Change:
         """Return the change that puts the entry into the client's settings, or takes it out if it is None."""
@@ -113,11 +108,11 @@ class Connection:
             text = edited = (before or b"").decode("utf-8")
         except UnicodeDecodeError as exc:
             raise ConfigError(f"{path}: not UTF-8 at byte {exc.start}.", hint="Nothing was changed.") from exc
-        entries = [((*self.client.keys, SERVER), entry)]
+        entries = [((*self.client.keys, NAME), entry)]
         if self.with_plugin:
-            entries = settings_entries(plugin_folder(self.kept_home))
+            entries = settings_entries(self.plugin_folder)
         for keys, value in entries:
-            edit = edit_toml if self.client.format == "toml" else edit_json
+            edit = edit_toml if path.endswith(".toml") else edit_json
             edited = edit(path, edited, keys, value if entry else None)
         return Change(path, before, before if edited == text and before is not None else edited.encode())
 
