@@ -54,7 +54,6 @@ from kept.forgetting.receipt import ForgetReceipt, iter_all_files, make_receipt,
 from kept.index.sqlite.integrity import read_owner, scrub_index
 from kept.notes.history.note_history import Author, utc_text
 from kept.notes.line_edit import remove_lines
-
 from kept.notes.workspace import Workspace, decode
 from kept.search.memory_view import MemoryView
 from kept.search.query_dates import When, find_when
