@@ -11,9 +11,9 @@ from kept import Message, SessionStore
 from kept.agent.tools.record_json import hit_json
 from kept.base.records import Filter, SeenTail
 from kept.errors import PathRefused, SessionKeyInvalid
-from kept.index.note_rows import PreparedFile
 from kept.index.sources import IndexLimits, scan_transcripts
 from kept.index.sqlite.integrity import find_damage
+from kept.index.sqlite.rows import FileWrite
 from kept.index.transcripts import read_chunks
 from kept.sessions.entries import (
     Attachment,
@@ -358,12 +358,12 @@ def test_any_text_there_is_can_be_indexed(tmp_path):
 
 def count_cut_chunks(memory) -> int:
     """How many chunks the next sync would cut from the only transcript."""
-    with memory.index_service.inspecting() as (index, planner):
+    with memory.index_service.inspecting() as (index, _):
         (file,) = scan_transcripts(memory.config).files
         with index.reading():
             row = index.live.file_rows()[file.source, file.path]
-        pieces = list(read_chunks(file, row, planner.recipe(), memory.config, checked_ns=0, step_bytes=10**9))
-    return sum(len(piece.write.chunks) for piece in pieces if isinstance(piece, PreparedFile))
+        pieces = list(read_chunks(file, row, memory.config, checked_ns=0, step_bytes=10**9))
+    return sum(len(piece.chunks) for piece in pieces if isinstance(piece, FileWrite))
 
 
 def test_adding_a_turn_to_a_long_conversation_reads_cuts_and_embeds_only_its_end(tmp_path, monkeypatch):

@@ -82,7 +82,7 @@ class HistorySync:
 
     def note_batch(self, batch: FileBatch) -> None:
         """Record what other programs did to the notes of a batch."""
-        files = (*batch.touched, *(prepared.write.file for prepared in batch.prepared))
+        files = (*batch.touched, *(write.file for write in batch.writes))
         written = self._unseen.written if self._unseen else {}
         notes = {row.path: row.hash for row in files if row.source == "memory" and written.get(row.path) != row.hash}
         removed = [path for source, path in batch.removed if source == "memory"]

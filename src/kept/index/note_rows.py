@@ -72,19 +72,11 @@ class Recipe:
         }
 
 
-@frozen
-class PreparedFile:
-    write: FileWrite
-    embed_texts: dict[bytes, str]
-    """Texts to embed, by hash."""
-
-
-def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> PreparedFile:
+def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns: int) -> FileWrite:
     from kept.index.chunking.properties import TOO_MANY
 
     day = recipe.daily.find_day(file.path)
     chunks: list[NewChunk] = []
-    embed_texts: dict[bytes, str] = {}
     if file.path.lower().endswith(CANVAS):
         from kept.index.chunking.canvas import cut_canvas
 
@@ -106,9 +98,6 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     titles = (name, properties.title, *properties.aliases)
     entries_ms = {heading: entry_timestamp_ms(day, heading) for heading in {chunk.heading for chunk in cut.chunks}}
     for chunk in () if _is_bare_marker(file.path, cut) else cut.chunks:
-        # Two hashes: renaming a heading changes what is embedded, not what is shown.
-        embed_hash = sha256(chunk.embed_text)
-        embed_texts[embed_hash] = chunk.embed_text
         own_words = chunk.text if chunks else _first_words(chunk.text, titles[1:] if day else titles, properties.words)
         context = " ".join(filter(None, (chunk.heading, *titles)))
         entry_ms = entries_ms[chunk.heading]
@@ -116,17 +105,16 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
             NewChunk(
                 start_line=chunk.start_line,
                 end_line=chunk.end_line,
-                hash=sha256(chunk.text),
-                embed_hash=embed_hash,
                 heading=chunk.heading,
                 text=chunk.text,
+                embed_text=chunk.embed_text,
                 words=segment(re.sub(_DONE_MARK, "", own_words)),
                 context_words=segment_context(context, chunk.text),
                 timestamp_ms=about.timestamp_ms if entry_ms is None else entry_ms,
             )
         )
     shared_ms = None if about.is_dated else about.timestamp_ms
-    return PreparedFile(FileWrite(row, tuple(chunks), shared_ms, note=about), embed_texts)
+    return FileWrite(row, tuple(chunks), shared_ms, note=about)
 
 
 def _first_words(text: str, titles: Iterable[str | None], properties: str) -> str:
@@ -140,10 +128,6 @@ def _first_words(text: str, titles: Iterable[str | None], properties: str) -> st
 def file_row(file: SourceFile, note: NoteText, *, checked_ns: int) -> FileRow:
     times = int64(note.mtime_ns), int64(note.ctime_ns)
     return FileRow(file.source, file.path, note.version, note.size, *times, checked_ns, warning=note.warning)
-
-
-def sha256(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
 
 
 # names, tags and links

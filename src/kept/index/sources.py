@@ -17,8 +17,8 @@ from kept.base.records import Problem, SourceFile
 from kept.base.values import frozen
 from kept.config import Config
 from kept.errors import KeptError, NoteNotFound, SessionNotFound, WorkspaceError
-from kept.index.note_rows import PreparedFile, Recipe, file_row, prepare_file
-from kept.index.sqlite.rows import FileRow
+from kept.index.note_rows import Recipe, file_row, prepare_file
+from kept.index.sqlite.rows import FileRow, FileWrite
 from kept.notes.scan import Scan, note_file, scan_workspace
 from kept.notes.workspace import Workspace
 from kept.sessions.transcript_paths import (
@@ -126,7 +126,7 @@ class FileBatch:
     """Files that are embedded and written together: enough to share a call and a transaction, few enough to hold
     in memory. A long transcript may be spread over several."""
 
-    prepared: list[PreparedFile] = field(default_factory=list)
+    writes: list[FileWrite] = field(default_factory=list)
     touched: list[FileRow] = field(default_factory=list)
     """Files whose bytes are as indexed while their times differ."""
     removed: list[FileKey] = field(default_factory=list)
@@ -141,9 +141,9 @@ class FileBatch:
 
     def add(self, piece: _Piece) -> None:
         match piece:
-            case PreparedFile():
-                self.prepared.append(piece)
-                self.chars += sum(map(len, piece.embed_texts.values()))
+            case FileWrite():
+                self.writes.append(piece)
+                self.chars += sum(len(chunk.embed_text) for chunk in piece.chunks)
             case FileRow():
                 self.touched.append(piece)
             case Problem():
@@ -152,7 +152,7 @@ class FileBatch:
                 self.removed.append(piece)
 
 
-_Piece = PreparedFile | FileRow | Problem | FileKey
+_Piece = FileWrite | FileRow | Problem | FileKey
 """Part of a file to index, a file whose times alone differ, a problem, or the key of a file that is gone."""
 
 
@@ -211,7 +211,7 @@ class SourceReader:
                     yield batch
                     batch = FileBatch(completed=number - 1, label=file.path)
                 batch.add(piece)
-                is_new = is_new or isinstance(piece, PreparedFile)
+                is_new = is_new or isinstance(piece, FileWrite)
             batch.files += 1
             batch.indexed += is_new
             batch.completed, batch.label = number, file.path
@@ -226,9 +226,7 @@ class SourceReader:
                 from kept.index.transcripts import read_chunks
 
                 step_bytes = self.limits.step_bytes
-                yield from read_chunks(
-                    file, known, target.recipe, self.config, checked_ns=checked_ns, step_bytes=step_bytes
-                )
+                yield from read_chunks(file, known, self.config, checked_ns=checked_ns, step_bytes=step_bytes)
             else:
                 yield from self._read_note(file, known, target.recipe, checked_ns)
         except (NoteNotFound, SessionNotFound):
@@ -243,8 +241,8 @@ class SourceReader:
             row = replace(row, warning=known.warning)
             yield row
         else:
-            prepared = prepare_file(file, note, recipe, checked_ns=checked_ns)
-            row = prepared.write.file
-            yield prepared
+            write = prepare_file(file, note, recipe, checked_ns=checked_ns)
+            row = write.file
+            yield write
         if row.warning:
             yield Problem(file.path, row.warning)

@@ -17,9 +17,9 @@ from kept.base.reports import SyncReport
 from kept.base.timings import timed
 from kept.errors import StoreDamaged
 from kept.index.history_sync import HistorySync
-from kept.index.note_rows import PreparedFile, note_timestamp_ms
+from kept.index.note_rows import note_timestamp_ms
 from kept.index.sources import FileBatch, SyncTarget, find_copies
-from kept.index.sqlite.rows import META_RECIPE
+from kept.index.sqlite.rows import META_RECIPE, FileWrite
 from kept.index.sync_planner import SyncPlanner
 from kept.index.vectorise import Vectors
 from kept.notes.scan import Scan
@@ -192,7 +192,7 @@ class SyncRun:
         for batch in self.reader.iter_batches(target):
             self.problems += batch.problems
             self.indexed += batch.indexed
-            vectors = self._embed(batch.prepared, target)
+            vectors = self._embed(batch.writes, target)
             self.changed_chunks += self._write(batch, vectors, target)
             self.removed += len(batch.removed)
             if self.progress:
@@ -205,29 +205,29 @@ class SyncRun:
             return
         missing: dict[bytes, str] = {}
         for batch in self.reader.iter_batches(target):  # which reads them again for indexing: problems wait
-            for prepared in batch.prepared:
-                missing |= vectors.find_missing(prepared.embed_texts)
+            for write in batch.writes:
+                missing |= vectors.find_missing(write.embed_texts())
         batch_runner.fetch(missing, vectors.store, self.progress)
         vectors.await_batches(batch_runner.pending, batch_runner.why_pending())
         self.embedded += len(batch_runner.received)
         self.cached -= len(batch_runner.received)  # about to be read from the cache, but new to it
         self.problems += [Problem("batches.json", reason) for reason in batch_runner.problems]
 
-    def _embed(self, prepared: list[PreparedFile], target: SyncTarget) -> Vectors | None:
-        texts = {key: text for file in prepared for key, text in file.embed_texts.items()}
+    def _embed(self, writes: list[FileWrite], target: SyncTarget) -> Vectors | None:
+        texts = {key: text for write in writes for key, text in write.embed_texts().items()}
         if self.vectors is None or not texts or not self._may_embed(target):
             return None
         indexed: dict[bytes, bytes] = {}
         if target.generation is self.index.live and self.vectors.is_cheap:  # whose vectors are not in the cache
             with self.index.reading():
-                for file in prepared:
-                    indexed |= self.index.live.find_codes(file.write.file.source, file.write.file.path)
+                for write in writes:
+                    indexed |= self.index.live.find_codes(write.file.source, write.file.path)
         vectors = self.vectors.get_vectors(texts, indexed)
         self.cached += len(vectors.codes) - vectors.fresh - len(vectors.refused)
         self.embedded += vectors.fresh
-        for file in prepared:
-            for reason in {vectors.refused[key] for key in file.embed_texts if key in vectors.refused}:
-                self.problems.append(Problem(file.write.file.path, f"In part found by word only: {reason}"))
+        for write in writes if vectors.refused else ():
+            for reason in {vectors.refused[key] for key in write.embed_texts() if key in vectors.refused}:
+                self.problems.append(Problem(write.file.path, f"In part found by word only: {reason}"))
         if target.generation is self.index.live and (change := self.planner.size_change()):
             raise _SizeChanged(change)
         if vectors.pending_reason and target.needs_vectors:
@@ -256,5 +256,5 @@ class SyncRun:
                 daily = target.recipe.daily
                 generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
             find_code = vectors.codes.get if vectors else None
-            changed += generation.replace_files([prepared.write for prepared in batch.prepared], find_code)
+            changed += generation.replace_files(batch.writes, find_code)
         return changed

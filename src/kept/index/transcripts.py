@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from kept.base.words.segment import segment, segment_context
 from kept.config import Config
 from kept.errors import SessionError, SessionKeyInvalid, WorkspaceError
 from kept.index.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
-from kept.index.note_rows import DATE_IN_WORDS, PreparedFile, Recipe, sha256
+from kept.index.note_rows import DATE_IN_WORDS
 from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
 from kept.sessions.echoes import EchoState
 from kept.sessions.entries import Entry, SessionStart, is_message
@@ -88,14 +88,8 @@ def measure_growth(file: SourceFile, row: FileRow | None, config: Config) -> tup
 
 
 def read_chunks(
-    file: SourceFile,
-    row: FileRow | None,
-    recipe: Recipe,
-    config: Config,
-    *,
-    checked_ns: int,
-    step_bytes: int,
-) -> Iterator[PreparedFile | Problem | FileRow]:
+    file: SourceFile, row: FileRow | None, config: Config, *, checked_ns: int, step_bytes: int
+) -> Iterator[FileWrite | Problem | FileRow]:
     """Yield what there is to store, in order: chunks after each ``step_bytes`` read, so that an interrupted sync of a
     long transcript resumes in the middle. Yield a row alone if nothing but the file's state has changed."""
     transcript = open_transcripts(config).get(file.path)
@@ -107,11 +101,12 @@ def read_chunks(
         yield _make_row(file, checked_ns, row.hash, moved, row.warning)
         return
     warning = row.warning if row is not None and start is not _BEGINNING else None
-    reader = _ChunkReader(file, transcript, recipe, generation, checked_ns, start, warning)
+    reader = _ChunkReader(file, transcript, generation, checked_ns, start, warning)
     yield from reader.iter_steps(step_bytes)
     if reader.is_renamed:
-        again = _ChunkReader(file, transcript, recipe, generation, checked_ns, _BEGINNING, reader.warning)
-        again.known_end, again.problems, again.final_title = reader.read_end, reader.problems, reader.title.given
+        again = _ChunkReader(file, transcript, generation, checked_ns, _BEGINNING, reader.warning)
+        # Damaged lines are not reported twice.
+        again.known_end, again.problems, again.final_title = reader.read_end, reader.problems, reader.titles.given
         yield from again.iter_steps(step_bytes)
         reader = again
     yield from reader.iter_step(is_last=True)
@@ -123,11 +118,11 @@ class _ChunkReader:
 
     file: SourceFile
     transcript: Transcript
-    recipe: Recipe
     generation: int
     """Generation of the log before it was read."""
     checked_ns: int
-    start: InitVar[TranscriptCheckpoint]
+    checkpoint: TranscriptCheckpoint
+    """Where the next sync resumes. It moves forward with each step."""
     warning: str | None
     final_title: str | None = None
     """Title at the end of the transcript, if it is known."""
@@ -137,29 +132,27 @@ class _ChunkReader:
     starts: dict[int, tuple[Position, str, EchoState]] = field(default_factory=dict)
     """By line of an utterance: where it starts, and running hash and echo state of the lines before it."""
 
-    def __post_init__(self, start: TranscriptCheckpoint) -> None:
-        self.key, self.heading, self.title = start.key, start.heading, start.titles
+    def __post_init__(self) -> None:
+        start = self.checkpoint
+        self.titles = start.titles
         self.first_title = start.titles.given
         """Title whose words the first chunk has."""
-        self.final_line = start.final_line
-        self.resume_at = start.resume_at
-        self.resume_hash = self.running_hash = start.running_hash
-        """Running hash of the lines before ``resume_at``, and of all that were read."""
+        self.running_hash = start.running_hash
+        """Hash of all lines that were read."""
         self.read_end, self.last_line = start.resume_at.offset, b""
         self.known_end = start.read.offset
         """End of what an earlier sync has read. Damaged lines before it were reported then."""
         self.reader = UtteranceReader(start.echoes)
-        self.resume_echoes = start.echoes
 
     @property
     def is_renamed(self) -> bool:
         """Whether the first chunk is final and has the words of another title."""
-        return self.final_line > 0 and self.first_title != self.title.given
+        return self.checkpoint.final_line > 0 and self.first_title != self.titles.given
 
-    def iter_steps(self, step_bytes: int) -> Iterator[PreparedFile | Problem]:
+    def iter_steps(self, step_bytes: int) -> Iterator[FileWrite | Problem]:
         """Read to the end. Yield what there is to store on the way, without the last step."""
         step_start, end = self.read_end, self.transcript.storage.logs.end(self.transcript.log).offset
-        for line in self.transcript.iter_lines(self.resume_at):
+        for line in self.transcript.iter_lines(self.checkpoint.resume_at):
             self.add_line(line)
             if self.read_end - step_start >= step_bytes and self.read_end < end:
                 step_start = self.read_end
@@ -173,7 +166,7 @@ class _ChunkReader:
                 self.problems.append(str(damage))
             case Entry(id=session_id, body=SessionStart() as session) if line.number == 1:
                 self._start(session_id, session)
-        self.title = self.title.after(line.content)
+        self.titles = self.titles.after(line.content)
         echoes_before = self.reader.state
         utterance = self.reader.read(line)
         if utterance is not None:
@@ -186,16 +179,16 @@ class _ChunkReader:
         except SessionKeyInvalid:
             return
         folder = session.metadata.get("cwd") if key.user_id == session_id else None
-        self.key = str(key)
         # A client chooses the user's id, which may be a secret.
-        self.heading = redact(storable_text(f"{key.channel}:{folder if isinstance(folder, str) else key.user_id}"))
+        heading = redact(storable_text(f"{key.channel}:{folder if isinstance(folder, str) else key.user_id}"))
+        self.checkpoint = replace(self.checkpoint, key=str(key), heading=heading)
 
-    def iter_step(self, *, is_last: bool) -> Iterator[PreparedFile | Problem]:
+    def iter_step(self, *, is_last: bool) -> Iterator[FileWrite | Problem]:
         """Yield problems and the chunks to store after the previous final line, and move that line forward.
 
         Before the last step only final chunks: the next step yields the others, with their whole context.
         """
-        after_line = self.final_line
+        after_line = self.checkpoint.final_line
         chunks = chunk_utterances(self.utterances, after_line=after_line)
         settled = find_settled(self.utterances, after_line=after_line)
         if not is_last:
@@ -203,59 +196,51 @@ class _ChunkReader:
                 return
             chunks = [chunk for chunk in chunks if chunk.utterance.line <= settled.line]
         if not after_line:
-            self.first_title = self.title.given if self.final_title is None else self.final_title
+            self.first_title = self.titles.given if self.final_title is None else self.final_title
+        read = ReadEnd(self.generation, self.read_end, digest_line(self.last_line))
+        self.checkpoint = replace(self.checkpoint, read=read, titles=self.titles)
         if settled is not None:
-            self.resume_at, self.resume_hash, self.resume_echoes = self.starts[settled.resume_line]
-            self.final_line = settled.line
+            resume_at, hash_before, echoes = self.starts[settled.resume_line]
+            self.checkpoint = replace(
+                self.checkpoint,
+                final_line=settled.line,
+                resume_at=resume_at,
+                running_hash=hash_before,
+                echoes=echoes,
+            )
             self.utterances = [utterance for utterance in self.utterances if utterance.line >= settled.resume_line]
             self.starts = {utterance.line: self.starts[utterance.line] for utterance in self.utterances}
         self.warning = self.warning or next(iter(self.problems), None)
         yield from (Problem(self.file.path, reason) for reason in self.problems)
         self.problems = []
-        checkpoint = TranscriptCheckpoint(
-            ReadEnd(self.generation, self.read_end, digest_line(self.last_line)),
-            final_line=self.final_line,
-            resume_at=self.resume_at,
-            running_hash=self.resume_hash,
-            key=self.key,
-            echoes=self.resume_echoes,
-            heading=self.heading,
-            titles=self.title,
-        )
-        row = _make_row(self.file, self.checked_ns, self.running_hash, checkpoint, self.warning)
+        row = _make_row(self.file, self.checked_ns, self.running_hash, self.checkpoint, self.warning)
         if not is_last:  # a size that differs from the file's makes the next sync read on, if this one ends here
             row = replace(row, size=self.read_end)
         titles = chain([] if after_line else [self.first_title], repeat(""))
-        write = FileWrite(row, tuple(map(self._new_chunk, chunks, titles)), after_line=after_line)
-        yield PreparedFile(write, {sha256(chunk.embed_text): chunk.embed_text for chunk in chunks})
+        yield FileWrite(row, tuple(map(self._new_chunk, chunks, titles)), after_line=after_line)
 
     def _new_chunk(self, chunk: UtteranceChunk, title: str) -> NewChunk:
-        utterance, channel = chunk.utterance, None
+        utterance, key, heading, channel = chunk.utterance, self.checkpoint.key, self.checkpoint.heading, None
         with suppress(SessionKeyInvalid):
-            channel = storable_text(SessionKey.parse_full(self.key).channel) if self.key else None
-        context = f"{self.heading} {utterance.day:{DATE_IN_WORDS}} {chunk.context}"
+            channel = storable_text(SessionKey.parse_full(key).channel) if key else None
+        context = f"{heading} {utterance.day:{DATE_IN_WORDS}} {chunk.context}"
         return NewChunk(
             start_line=utterance.line,
             end_line=utterance.line,
-            hash=sha256(chunk.text),
-            embed_hash=sha256(chunk.embed_text),
-            heading=self.heading,
+            heading=heading,
             text=chunk.text,
+            embed_text=chunk.embed_text,
             words=segment(f"{chunk.embed_text} {title}".strip()),
             context_words=segment_context(context, chunk.embed_text),
             timestamp_ms=utterance.timestamp_ms,
-            session_key=self.key or None,
+            session_key=key or None,
             channel=channel,
             is_recalled=utterance.is_recalled,
         )
 
 
 def _make_row(
-    file: SourceFile,
-    checked_ns: int,
-    digest: str,
-    checkpoint: TranscriptCheckpoint,
-    warning: str | None,
+    file: SourceFile, checked_ns: int, digest: str, checkpoint: TranscriptCheckpoint, warning: str | None
 ) -> FileRow:
     times = (file.mtime_ns, file.ctime_ns, checked_ns)
     return FileRow(file.source, file.path, digest, file.size, *times, warning, checkpoint.to_json())

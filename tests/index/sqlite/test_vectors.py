@@ -1,6 +1,5 @@
 """The scan of codes in memory against a plain float32 one, and after changes of the table."""
 
-import hashlib
 import math
 import random
 import struct
@@ -10,7 +9,7 @@ import pytest
 from kept.base.records import Filter
 from kept.index.sqlite import vectors
 from kept.index.sqlite.index import Index
-from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
+from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk, sha256
 from kept.index.sqlite.vectors import quantise
 
 DIMS = 64
@@ -43,7 +42,7 @@ def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]
     known = set(index.live.rows_matching(Filter()))
     texts = [f"v{number}" for number in range(len(known), len(known) + count)]
     vectors = {text: unit(rng, rng.choice(centres)) for text in texts}
-    codes = {_digest(text): quantise(packed(vector)) for text, vector in vectors.items()}
+    codes = {sha256(text): quantise(packed(vector)) for text, vector in vectors.items()}
     with index.writing():
         for text in texts:
             index.live.replace_files([_file_of(text)], codes.get)
@@ -52,14 +51,9 @@ def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]
     return {row: vectors[chunk.text] for row, chunk in added.items()}
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode()).digest()
-
-
 def _file_of(text: str) -> FileWrite:
-    digest = _digest(text)
-    chunk = NewChunk(1, 1, digest, digest, "", text, text, "", 0)
-    return FileWrite(FileRow("memory", f"{text}.md", digest.hex(), 1, 1, 1, 1), (chunk,))
+    chunk = NewChunk(1, 1, "", text, text, text, "", 0)
+    return FileWrite(FileRow("memory", f"{text}.md", chunk.hash.hex(), 1, 1, 1, 1), (chunk,))
 
 
 def remove(index: Index, rows: list[int]) -> None:

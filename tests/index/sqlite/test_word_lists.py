@@ -22,8 +22,7 @@ def make_chunk(rng: random.Random, path: str, line: int) -> NewChunk:
 
 
 def chunk_of(text: str, path: str, line: int, *, context: str = "", moment_ms: int = 0) -> NewChunk:
-    digest = hashlib.sha256(text.encode()).digest()
-    return NewChunk(line, line, digest, digest, "", text, text, context, moment_ms)
+    return NewChunk(line, line, "", text, text, text, context, moment_ms)
 
 
 def write_file(index: Index, rng: random.Random, path: str, chunks: int) -> None:

@@ -194,17 +194,29 @@ class NewChunk:
 
     start_line: int
     end_line: int
-    hash: bytes
-    """SHA-256 of the text."""
-    embed_hash: bytes
     heading: str
     text: str
+    embed_text: str
     words: str
     context_words: str
     timestamp_ms: int
     session_key: str | None = None
     channel: str | None = None
     is_recalled: bool = False
+
+    # Two hashes: renaming a heading changes what is embedded, not what is shown.
+
+    @property
+    def hash(self) -> bytes:
+        return sha256(self.text)
+
+    @property
+    def embed_hash(self) -> bytes:
+        return sha256(self.embed_text)
+
+
+def sha256(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
 
 
 @frozen
@@ -219,6 +231,10 @@ class FileWrite:
     after_line: int = 0
     note: NoteRow | None = None
     """Names, tags and links. None for a transcript."""
+
+    def embed_texts(self) -> dict[bytes, str]:
+        """Return the texts to embed, by hash."""
+        return {chunk.embed_hash: chunk.embed_text for chunk in self.chunks}
 
 
 @frozen
