@@ -17,19 +17,19 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from kept.base.limits import as_dict, text_or_empty
-from kept.base.net import Timeouts
+from kept.base.net import HttpClient, Timeouts
 from kept.base.remote_errors import BadAnswer
 from kept.base.values import frozen
-from kept.embedding.remote import RemoteEmbedder, get_list, tokens_used
+from kept.embedding.base import Embedder
+from kept.embedding.providers import GeminiEmbedder, OpenAIEmbedder, VoyageEmbedder
+from kept.embedding.remote import get_list, tokens_used
 from kept.errors import WriteFailed
 
-if TYPE_CHECKING:
-    from kept.embedding.providers import GeminiEmbedder
-
+ENDPOINT = "/v1/embeddings"
 MAX_BYTES = 50_000_000
 MAX_OUTPUT_BYTES = 2_000_000_000
 MAX_LINE_BYTES = 16_000_000
@@ -62,16 +62,27 @@ class BatchStatus:
     """Files with the answers, the successful ones and the others."""
 
 
-class BatchApi:
-    """Batch API of one embedder: that of OpenAI and of Voyage. All methods raise RemoteError. Only `create` costs
-    money; it is never retried."""
+def find_batch_api(embedder: Embedder | None) -> BatchApi | None:
+    """Return the batch API of an embedder's provider, or None if it has none."""
+    match embedder:
+        case GeminiEmbedder():
+            return GeminiBatches(embedder)
+        case VoyageEmbedder():
+            return VoyageBatches(embedder)
+        case OpenAIEmbedder():
+            return BatchApi(embedder)
+    return None
 
-    embedder: RemoteEmbedder
+
+class BatchApi:
+    """Batch API of one embedder, that of OpenAI. All methods raise RemoteError. Only `create` costs money; it is never
+    retried."""
+
     list_query, list_name, id_name = f"limit={LISTED}", "data", "id"
 
-    def __init__(self, embedder: RemoteEmbedder) -> None:
+    def __init__(self, embedder: Any) -> None:
         self.embedder = embedder
-        self.client = embedder.client
+        self.client: HttpClient = embedder.client
         self.origin = embedder.origin
         self.timeouts = CALL_TIMEOUTS
         """Timeouts of all calls but file transfers."""
@@ -88,15 +99,13 @@ class BatchApi:
 
     def create(self, key: str, file_id: str) -> str:
         """Create a batch of an uploaded file, marked with ``key``, and return its id."""
-        body = {
-            "input_file_id": file_id,
-            "endpoint": "/v1/embeddings",
-            "completion_window": self.embedder.batch_window,
-            "metadata": {"kept_job": key},
-            **self.embedder.batch_parameters(),
-        }
+        body = {"input_file_id": file_id, "endpoint": ENDPOINT, "metadata": {"kept_job": key}, **self.parameters()}
         answer = self.client.post_json("/batches", body, timeouts=self.timeouts, attempts=1)
         return get_text(answer, "id", self.origin)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return how long a batch may take, and what its requests have in common."""
+        return {"completion_window": "24h"}
 
     def find(self, key: str) -> str | None:
         """Return the id of the batch that was created with ``key``, or None."""
@@ -136,9 +145,13 @@ class BatchApi:
         return None
 
     def encode(self, custom_id: str, text: str) -> bytes:
-        return (
-            json.dumps(self.embedder.batch_line(custom_id, text), ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-        )
+        """Return the request for one text, as a line of the file of a batch."""
+        line = json.dumps(self.request(custom_id, text), ensure_ascii=False)
+        return line.encode("utf-8", "replace") + b"\n"
+
+    def request(self, custom_id: str, text: str) -> dict[str, Any]:
+        body = {**self.embedder.parameters("document"), "input": [text]}
+        return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}
 
     def _iter_lines(self, path: str, *, query: str = "", base: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield the objects of a JSONL file, through a temporary file: it may be larger than memory."""
@@ -169,6 +182,16 @@ def get_text(answer: Any, name: str, origin: str) -> str:
 
 def only_texts(values: Iterable[Any]) -> tuple[str, ...]:
     return tuple(value for value in values if isinstance(value, str) and value)
+
+
+class VoyageBatches(BatchApi):
+    """Batch API of Voyage. Model and type of the input are given once for the whole batch."""
+
+    def parameters(self) -> dict[str, Any]:
+        return {"completion_window": "12h", "request_params": self.embedder.parameters("document")}
+
+    def request(self, custom_id: str, text: str) -> dict[str, Any]:
+        return {"custom_id": custom_id, "body": {"input": [text]}}
 
 
 class GeminiBatches(BatchApi):
@@ -209,6 +232,9 @@ class GeminiBatches(BatchApi):
 
     def cancel(self, batch_id: str) -> None:
         self.client.post_json(f"/{quote(batch_id)}:cancel", {}, timeouts=self.timeouts)
+
+    def request(self, custom_id: str, text: str) -> dict[str, Any]:
+        return {"key": custom_id, "request": self.embedder.request_body(text, "document")}
 
     def iter_file(self, name: str) -> Iterator[dict[str, Any]]:
         return self._iter_lines(f"/{quote(name)}:download", query="alt=media", base=self._transfer_path("download"))

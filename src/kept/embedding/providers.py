@@ -4,7 +4,7 @@ others), Voyage AI, whose protocol is nearly the same, Gemini and Ollama."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from kept.base.limits import as_dict
@@ -14,11 +14,6 @@ from kept.config.agent_config import ProviderKeys
 from kept.config.schema import MemorySearchSettings
 from kept.embedding.base import Calibration, Role
 from kept.embedding.remote import KnownModel, RemoteEmbedder, get_list
-
-if TYPE_CHECKING:
-    from kept.embedding.batch_api import BatchApi
-
-ENDPOINT = "/v1/embeddings"
 
 
 class OpenAIEmbedder(RemoteEmbedder):
@@ -42,15 +37,6 @@ class OpenAIEmbedder(RemoteEmbedder):
         size = {"dimensions": self.dimensions} if self.dimensions else {}
         return {"model": self.model, "encoding_format": "float", **size}
 
-    def batches(self) -> BatchApi:
-        from kept.embedding.batch_api import BatchApi
-
-        return BatchApi(self)
-
-    def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
-        body = {**self.parameters("document"), "input": [text]}
-        return {"custom_id": custom_id, "method": "POST", "url": ENDPOINT, "body": body}
-
 
 class VoyageEmbedder(OpenAIEmbedder):
     """Embedder of Voyage, which itself cuts texts that are too long (its `truncation` is on by default)."""
@@ -73,16 +59,6 @@ class VoyageEmbedder(OpenAIEmbedder):
     def parameters(self, role: Role) -> dict[str, Any]:
         size = {"output_dimension": self.dimensions} if self.dimensions else {}
         return {"model": self.model, "input_type": role, **size}
-
-    # batches: model and input type are given once for the whole batch
-
-    batch_window = "12h"
-
-    def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return {"custom_id": custom_id, "body": {"input": [text]}}
-
-    def batch_parameters(self) -> dict[str, Any]:
-        return {"request_params": self.parameters("document")}
 
 
 def order_by_index(answer: Any, count: int, origin: str) -> list[Any]:
@@ -119,14 +95,6 @@ class GeminiEmbedder(RemoteEmbedder):
         answer = self._post(f"{self.model_path}:batchEmbedContents", {"requests": requests}, role, texts)
         embeddings = get_list(answer, "embeddings", self.origin)
         return [get_list(embedding, "values", self.origin) for embedding in embeddings]
-
-    def batches(self) -> BatchApi:
-        from kept.embedding.batch_api import GeminiBatches
-
-        return GeminiBatches(self)
-
-    def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
-        return {"key": custom_id, "request": self.request_body(text, "document")}
 
     @property
     def model_path(self) -> str:

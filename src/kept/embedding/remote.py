@@ -13,7 +13,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from kept.base.limits import MAX_TOKENS, is_count
 from kept.base.net import (
@@ -42,9 +42,6 @@ from kept.base.values import frozen
 from kept.config.agent_config import KEY_VARIABLES, ProviderKeys
 from kept.config.schema import MemorySearchSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-
-if TYPE_CHECKING:
-    from kept.embedding.batch_api import BatchApi
 
 log = logging.getLogger(__name__)
 
@@ -151,20 +148,6 @@ class RemoteEmbedder(ABC):
         self.count_usage(texts=len(texts), tokens=sum(map(token_bound, texts)) if tokens is None else tokens)
         return answer
 
-    batch_window = "24h"
-
-    def batches(self) -> BatchApi | None:
-        """Return the batch API of the provider, or None if it has none."""
-        return None
-
-    def batch_line(self, custom_id: str, text: str) -> dict[str, Any]:
-        """Return the request for one text, as a line of the file of a batch."""
-        raise NotImplementedError
-
-    def batch_parameters(self) -> dict[str, Any]:
-        """Return what the requests of a batch have in common."""
-        return {}
-
     @property
     def origin(self) -> str:
         return self.client.endpoint.origin
@@ -187,17 +170,12 @@ class RemoteEmbedder(ABC):
         return self.answered_dims or self.identity.dims
 
     def pack(self, vector: Any) -> bytes | None:
-        """Return a vector that did not come from `embed`, checked like the others, or None if it has no direction.
+        """Return a vector of an answer at unit length, or None if it has no direction. A value that is not finite or
+        absurdly large counts as 0.
 
         Raise BadAnswer or VectorMisfit if it cannot be a vector of this model.
         """
-        values = self.read_vector(vector)
-        self.check_dims(len(values))
-        return pack_unit_rows([values], len(values)).data if any(values) else None
-
-    def read_vector(self, vector: Any) -> list[float]:
-        """Return the values of a vector. A value that is not finite or absurdly large counts as 0."""
-        if not isinstance(vector, list):
+        if not isinstance(vector, list) or not vector:
             raise BadAnswer(f"{self.origin} gave something that is not a vector.")
         values = []
         for value in vector:
@@ -205,18 +183,14 @@ class RemoteEmbedder(ABC):
                 raise BadAnswer(f"{self.origin} gave a vector with something in it that is not a number.")
             # A comparison with NaN is false, and some servers write NaN as null.
             values.append(float(value) if value is not None and -1e30 < value < 1e30 else 0.0)
-        return values
-
-    def check_dims(self, dims: int) -> None:
-        """Note the length of a vector. Raise VectorMisfit if this model's is known, and another."""
-        if not dims:
-            raise BadAnswer(f"{self.origin} gave a vector of 0 dimensions.")
+        dims = len(values)
         if self.identity.dims not in (0, dims):
             raise VectorMisfit(
                 f"{self.origin} gave a vector of {dims} dimensions where {self.model} has {self.identity.dims}."
                 f" If its model is another one, set memory_search.dimensions to {dims} and run 'kept index'."
             )
         self.answered_dims = dims
+        return pack_unit_rows([values], dims).data if any(values) else None
 
     # usage
 
@@ -334,8 +308,9 @@ class EmbedRun:
         self._halt = threading.Event()
         self._lock = threading.Lock()
         self._error: EmbeddingError | None = None
-        self._dims = 0
-        self._vectors: dict[int, list[float]] = {}
+        self._length = 0
+        """Bytes of each vector."""
+        self._vectors: dict[int, bytes] = {}
         self._gaps: dict[int, Gap] = {}
 
     def embed(self, texts: Sequence[str]) -> Matrix:
@@ -346,19 +321,15 @@ class EmbedRun:
         self._run(list(iter_batches(batch_texts, _tokens_of, max_texts=max_texts, max_weight=MAX_BATCH_TOKENS)))
         if batch_texts and not self._vectors and (self._error or self._role == "query"):
             raise self._error or EmbeddingFailed(self._gaps[batch_texts[0][0]].reason)
-        dims = self._dims or self._embedder.dims
+        dims = self._embedder.dims
         if texts and not dims:
             raise EmbeddingFailed("There is nothing to embed.")
-        return self._matrix(batch_texts, len(texts), dims)
-
-    def _matrix(self, batch_texts: list[BatchText], count: int, dims: int) -> Matrix:
         for row, _ in batch_texts:
             if row not in self._vectors and row not in self._gaps:
                 reason = self._error.message if self._error else "The work was ended before its turn."
                 self._gaps[row] = Gap(row, reason, temporary=True)
-        zeros = [0.0] * dims
-        packed = pack_unit_rows((self._vectors.get(row, zeros) for row in range(count)), dims)
-        return Matrix(dims, packed.data, tuple(self._gaps[row] for row in sorted(self._gaps)))
+        data = b"".join(self._vectors.get(row, bytes(4 * dims)) for row in range(len(texts)))
+        return Matrix(dims, data, tuple(self._gaps[row] for row in sorted(self._gaps)))
 
     # batches
 
@@ -438,15 +409,15 @@ class EmbedRun:
         embedder = self._embedder
         if len(answer) != len(texts):
             raise BadAnswer(f"{embedder.origin} gave {len(answer)} vectors for {len(texts)} texts.")
-        vectors = [embedder.read_vector(vector) for vector in answer]
-        for vector in vectors:
-            embedder.check_dims(len(vector))
+        vectors = [embedder.pack(vector) for vector in answer]
+        for length in map(len, filter(None, vectors)):
             with self._lock:
-                self._dims = self._dims or len(vector)
-            if len(vector) != self._dims:
-                raise BadAnswer(f"{embedder.origin} gave vectors of {self._dims} and of {len(vector)} dimensions.")
+                self._length = self._length or length
+            if length != self._length:
+                sizes = f"{self._length // 4} and of {length // 4}"
+                raise BadAnswer(f"{embedder.origin} gave vectors of {sizes} dimensions.")
         for (row, _), vector in zip(texts, vectors, strict=True):
-            if any(vector):
-                self._vectors[row] = vector
-            else:
+            if vector is None:
                 self._gaps[row] = Gap(row, f"{embedder.origin} gave a vector without direction.", temporary=False)
+            else:
+                self._vectors[row] = vector

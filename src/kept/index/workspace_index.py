@@ -324,10 +324,10 @@ class WorkspaceIndex:
 
     def _batch_runner(self, *, force: bool, in_search: bool) -> BatchRunner | None:
         """Return what runs jobs at the provider's batch API, or None if it has none."""
-        from kept.embedding.remote import RemoteEmbedder
+        from kept.embedding.batch_api import find_batch_api
         from kept.index.batches import BatchRunner, open_batches
 
-        api = self.embedder.batches() if isinstance(self.embedder, RemoteEmbedder) else None
+        api = find_batch_api(self.embedder)
         if api is None:
             return None
         book, job_texts, settings = open_batches(self.config), self.limits.job_texts, self.settings.remote.batch
