@@ -22,7 +22,7 @@ ENVIRONMENT = {
 def chosen(environ: dict[str, str] | None = None, **settings: object):
     named = {f"memory_search.{name.replace('__', '.')}": value for name, value in settings.items()}
     config = load_config(settings=named, environ=environ or {}).config
-    return make_embedder(config.memory_search.provider, config.memory_search, config.keys)
+    return make_embedder(config.memory_search.provider, config, config.memory_search)
 
 
 def test_each_name_means_its_provider_and_its_usual_model():
@@ -41,7 +41,7 @@ def test_each_name_means_its_provider_and_its_usual_model():
         assert 0 <= embedder.calibration.floor < embedder.calibration.ceiling <= 1
     assert chosen(ENVIRONMENT, provider="none") is None
     settings = {"memory_search.provider": "openai", "memory_search.store.vector.enabled": False}
-    assert choose_chain(load_config(settings=settings, environ=ENVIRONMENT).config.memory_search).embedders == ()
+    assert choose_chain(load_config(settings=settings, environ=ENVIRONMENT).config).embedders == ()
 
 
 def test_auto_stays_on_the_machine_whatever_keys_there_are():
@@ -116,7 +116,7 @@ def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_
         "from kept.config import load_config\n"
         "from kept.embedding.registry import make_embedder\n"
         "config = load_config(settings={'memory_search.provider': 'ollama'}, environ={}).config\n"
-        "make_embedder('ollama', config.memory_search, config.keys).identity\n"
+        "make_embedder('ollama', config, config.memory_search).identity\n"
         "print('httpx' in sys.modules)\n"
     )
     assert run_python(program, check=True).stdout.strip() == "False"

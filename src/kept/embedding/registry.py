@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kept.base.remote_errors import EmbeddingError
 from kept.base.values import frozen
-from kept.config.agent_config import ProviderKeys
+from kept.config.agent_config import Config
 from kept.config.schema import MemorySearchSettings, RemoteSettings
 from kept.embedding.base import Embedder
 
@@ -78,31 +76,20 @@ class EmbedderChain:
     problems: tuple[str, ...]
 
 
-def choose_chain(
-    settings: MemorySearchSettings,
-    keys: ProviderKeys | None = None,
-    *,
-    own: Embedder | None = None,
-    models_folder: str | None = None,
-    policy: RetryPolicy | None = None,
-) -> EmbedderChain:
+def choose_chain(config: Config, *, own: Embedder | None = None, policy: RetryPolicy | None = None) -> EmbedderChain:
     """Return the provider and its fallback, or the caller's ``own`` embedder. One that cannot be used stops neither the
     other nor search by words."""
+    settings = config.memory_search
     if not settings.store.vector.enabled and own is None:
         return EmbedderChain((), ())
     # Endpoint, model and key in the settings belong to the provider; the fallback is used with its defaults.
     defaults = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
-    make_named = partial(make_embedder, keys=keys or ProviderKeys(), models_folder=models_folder, policy=policy)
-    makers: list[Callable[[], Embedder | None]] = [lambda: own] if own else []
-    makers = makers or [
-        partial(make_named, settings.provider, settings),
-        partial(make_named, settings.fallback, defaults),
-    ]
     embedders: dict[str, Embedder] = {}
     problems: list[str] = []
-    for make in makers:
+    named = ((settings.provider, settings), (settings.fallback, defaults))
+    for name, its_settings in named if own is None else named[:1]:
         try:
-            embedder = make()
+            embedder = own or make_embedder(name, config, its_settings, policy=policy)
             if embedder is not None:
                 embedders.setdefault(embedder.identity.key, embedder)
         except EmbeddingError as exc:
@@ -111,31 +98,26 @@ def choose_chain(
 
 
 def make_embedder(
-    name: str,
-    settings: MemorySearchSettings,
-    keys: ProviderKeys,
-    *,
-    models_folder: str | None = None,
-    policy: RetryPolicy | None = None,
+    name: str, config: Config, settings: MemorySearchSettings, *, policy: RetryPolicy | None = None
 ) -> Embedder | None:
-    """Return the embedder of a provider, or None for search by words alone.
+    """Return the embedder of a provider with these settings, or None for search by words alone.
 
-    `auto` is the best model of ``models_folder`` that can run, or the built-in one, which always works: no text leaves
-    the machine unless a remote provider is named.
+    `auto` is the best downloaded model that can run, or the built-in one, which always works: no text leaves the
+    machine unless a remote provider is named.
     """
     remote = find_remote(name)
     if remote is not None:
-        return remote.from_settings(settings, keys, policy=policy)
+        return remote.from_settings(settings, config.keys, policy=policy)
     if name == "none":
         return None
     if name == "llama_cpp" or settings.local.model_path:
         from kept.embedding.llama_cpp import open_model
 
         return open_model(settings.local)
-    if settings.model or (name == "auto" and models_folder and os.path.isdir(models_folder)):
+    if settings.model or (name == "auto" and os.path.isdir(config.models_folder)):
         from kept.embedding.model_catalogue import open_chosen
 
-        return open_chosen(models_folder or "", settings)
+        return open_chosen(config.models_folder, settings)
     from kept.embedding.static import StaticEmbedder
 
     return StaticEmbedder()

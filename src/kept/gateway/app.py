@@ -90,7 +90,7 @@ def open_embedder(config: Config, name: str) -> Embedder | None:
         settings = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
     if name == "local" and settings.provider not in ("auto", "local"):
         settings = replace(settings, model=None)
-    return make_embedder(name, settings, config.keys, models_folder=config.models_folder)
+    return make_embedder(name, config, settings)
 
 
 def open_toolbox(loaded: LoadedConfig, *, project: str | None = None, person: str | None = None) -> Toolbox:

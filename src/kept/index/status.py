@@ -64,6 +64,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
     with index.reading():
         counts = index.live.counts()
         warnings = [Problem(path, reason) for path, reason in index.live.note_warnings()]
+    synced = index.get_meta(META_SYNCED)
     pending = counts.chunks - counts.vectors if planner.vectors is not None else 0
     degraded = [*status.degraded, *filter(None, [planner.reader.workspace.why_read_only()])]
     if index.why_read_only:
@@ -84,7 +85,7 @@ def add_index_status(status: Status, planner: SyncPlanner, config: Config, clock
         pending=pending,
         index_bytes=index.size_bytes(),
         cache_entries=index.cache.count(),
-        last_sync=_parse_time(index.get_meta(META_SYNCED)),
+        last_sync=dt.datetime.fromisoformat(synced).astimezone() if synced else None,
         spending=tuple(open_embedding_ledger(config, clock).by_day()),
         degraded=tuple(degraded),
         problems=(*scan.problems, *warnings, *find_copies(scan)),
@@ -98,11 +99,3 @@ def model_cost(spent: ModelSpending, price: ModelPriceSettings | None) -> float 
     cached_price = price.input if price.cached is None else price.cached
     fresh = spent.input - spent.cached
     return (fresh * price.input + spent.cached * cached_price + spent.output * price.output) / 1_000_000
-
-
-def _parse_time(text: object) -> dt.datetime | None:
-    """Return a stored time, or None if there is none or it cannot be read."""
-    try:
-        return dt.datetime.fromisoformat(str(text)).astimezone()
-    except ValueError:
-        return None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from kept.base.clock import Clock
@@ -77,8 +77,6 @@ class WorkspaceIndex:
         """Events to report to the user once."""
         self._settings_notices = config.notices
         self._opened: Index | None = None
-        self._chain: EmbedderChain | None = None
-        self._embedder: Embedder | None = None
         self._vectors: Vectoriser | None = None
         """Kept between syncs, because it remembers that the embedder failed a moment ago."""
         self._freshness = Freshness(uses_signal=uses_signal and not config.database, endings=workspace.endings)
@@ -101,26 +99,27 @@ class WorkspaceIndex:
         """In a forked child, drop what belongs to the parent: the connection, a model's threads, open sockets."""
         if self._opened is not None:
             forget_connection(self._opened)
-        self._opened = self._vectors = self._chain = self._embedder = None
+        self._opened = self._vectors = None
+        for name in ("chain", "_embedder"):
+            vars(self).pop(name, None)
         self._freshness.close()
 
     # the embedder
 
-    @property
+    @cached_property
     def chain(self) -> EmbedderChain:
         """The embedders that the settings name, or the caller's own."""
-        if self._chain is None:
-            policy, folder = self.limits.retry_policy, self.config.models_folder
-            own, keys = self._own_embedder, self.config.keys
-            self._chain = choose_chain(self.settings, keys, own=own, models_folder=folder, policy=policy)
-            self._embedder = next(iter(self._chain.embedders), None)
-        return self._chain
+        return choose_chain(self.config, own=self._own_embedder, policy=self.limits.retry_policy)
+
+    @cached_property
+    def _embedder(self) -> Embedder | None:
+        return next(iter(self.chain.embedders), None)
 
     @property
     def embedder(self) -> Embedder | None:
         """The embedder in use: the preferred one, or its fallback while the index holds the fallback's vectors."""
         with self._lock:
-            return self._embedder if self.chain.embedders else None
+            return self._embedder
 
     @property
     def embedder_warnings(self) -> tuple[str, ...]:

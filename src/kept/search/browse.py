@@ -68,7 +68,7 @@ def explain_no_hits(service: IndexService, filters: Filter) -> tuple[str, ...]:
     """Return the reasons if a filter names tags, a path or a channel that nothing in the index has."""
     with service.inspecting() as (index, _), index.reading():
         live = index.live
-        known = {key for key, _, _ in live.count_tags(filters)} if filters.tags else set[str]()
+        known = {key for key, _, _ in live.notes.count_tags(filters)} if filters.tags else set[str]()
         reasons = [f"No note has the tag '{key}'." for key in filters.tags if key not in known]
         if filters.path and not live.lists.has_file(filters):
             reasons.append(f"No note matches '{filters.path}'.")
@@ -261,7 +261,7 @@ class MemoryNotes:
     def tags(self, *, progress: Progress | None = None) -> TagList:
         """Return the tags of all notes, each with the number of notes that have it or a tag below it."""
         visible = self._view.filter()
-        counts, degraded = self._service.read(lambda index: index.live.count_tags(visible), progress=progress)
+        counts, degraded = self._service.read(lambda index: index.live.notes.count_tags(visible), progress=progress)
         counts.sort(key=lambda count: count[0].split("/"))
         return TagList(tuple(TagCount(tag, notes) for _, tag, notes in counts), degraded)
 

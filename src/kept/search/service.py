@@ -56,7 +56,7 @@ class IndexService(WorkspaceIndex):
         own, limits = self._own_embedder, self.limits
         clone = IndexService(self.config, self.workspace, self.clock, embedder=own, limits=limits, uses_signal=False)
         with self._lock:
-            clone._chain, clone._embedder = self.chain, self.embedder
+            clone.chain, clone._embedder = self.chain, self.embedder
             clone._settings_ns = self._settings_ns
         return clone
 

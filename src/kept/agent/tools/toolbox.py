@@ -162,7 +162,7 @@ class Toolbox:
         """Return the tags in the index as it is: a status syncs and repairs nothing, and reports damage itself."""
         try:
             with self.memory.index_service.inspecting() as (index, _), index.reading():
-                counts = index.live.count_tags(self.memory.visible)
+                counts = index.live.notes.count_tags(self.memory.visible)
         except KeptError:
             return []
         counts.sort(key=lambda count: (-count[2], count[0]))

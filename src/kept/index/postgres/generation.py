@@ -305,9 +305,6 @@ class PostgresGeneration:
         query = f"SELECT c.row FROM kept.chunks c WHERE c.space = %(space)s AND {where}"
         return [row for (row,) in self.run(query, **values)]
 
-    def count_tags(self, filters: Filter) -> list[tuple[str, str, int]]:
-        return self.notes.count_tags(filters)
-
     def count_by_source(self, filters: Filter) -> dict[str, dict[str, int]]:
         where, values = filter_sql(filters)
         rows = self.run(

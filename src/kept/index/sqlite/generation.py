@@ -17,7 +17,7 @@ import apsw
 
 from kept.base.records import Filter
 from kept.base.sqlite import IN_ROWS, pack_rows
-from kept.index.sqlite.filter_sql import filter_sql, hidden_notes_sql
+from kept.index.sqlite.filter_sql import filter_sql
 from kept.index.sqlite.rows import (
     NOTE_TABLES,
     ChunkRow,
@@ -235,10 +235,6 @@ class Generation:
     def rows_matching(self, filters: Filter) -> list[int]:
         where, values = filter_sql(filters)
         return [row for (row,) in self.db.execute(f"SELECT row FROM {self.prefix}chunks c WHERE {where}", values)]
-
-    def count_tags(self, filters: Filter) -> list[tuple[str, str, int]]:
-        """Return key, spelling and number of notes of each tag, without those of notes that the filter hides."""
-        return self.notes.count_tags(*hidden_notes_sql(filters))
 
     def count_by_source(self, filters: Filter) -> dict[str, dict[str, int]]:
         """Return the numbers of files and chunks that pass a filter, by source."""

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
 import apsw
 
 from kept.base.listings import FoundLink
-from kept.base.records import Source, cite
+from kept.base.records import Filter, Source, cite
 from kept.base.values import frozen
 from kept.base.words.segment import name_key
+from kept.index.sqlite.filter_sql import hidden_notes_sql
 
 FILE, TITLE, ALIAS, HEADING = 0, 1, 2, 3
 """Kinds of names, the most telling first: of the file, in the properties, and the first heading."""
@@ -129,11 +130,10 @@ class NoteTables:
 
     # tags
 
-    def count_tags(self, where: str = "1", values: Sequence[Any] = ()) -> list[tuple[str, str, int]]:
-        """Return key and one spelling of each tag, with the number of notes that have it or a tag below it.
-
-        ``where`` is a condition on the path of the notes, which are called `c`.
-        """
+    def count_tags(self, filters: Filter) -> list[tuple[str, str, int]]:
+        """Return key and one spelling of each tag, with the number of notes that have it or a tag below it, without
+        those that the filter hides."""
+        where, values = hidden_notes_sql(filters)
         query = f"SELECT key, min(tag), count(DISTINCT path) FROM {self.prefix}note_tags c WHERE {where} GROUP BY key"
         return self.db.execute(query, values).fetchall()  # type: ignore[return-value]
 

@@ -112,17 +112,17 @@ class VectorTable:
         if among is None:
             close = smallest(distances, limit)
         else:
-            close = [(distances[at], at) for at in _positions(block.rows, set(among))]
+            allowed = _positions(block.rows, set(among))
+            within: memoryview[float] = memoryview(array("d", [distances[at] for at in allowed]))
+            close = [(distance, allowed[at]) for distance, at in smallest(within, limit)]
         return self._first([(distance, block.rows[at]) for distance, at in close], limit)
 
     def similarities(self, code: bytes, rows: Sequence[int], *, limit: int | None = None) -> list[tuple[int, float]]:
         """Return the cosine of each of these rows that has a vector, best first."""
         codes = self._codes_of(rows, len(code)) if rows else []
-        if not codes:
-            return []
         distances = cosine_distances(code, b"".join(packed for _, packed in codes))
-        near = list(zip(distances, (row for row, _ in codes), strict=True))
-        return self._first(near, len(rows) if limit is None else limit)
+        limit = len(codes) if limit is None else limit
+        return self._first([(distance, codes[at][0]) for distance, at in smallest(distances, limit)], limit)
 
     def _load(self, dims: int, generation: object) -> _VectorBlock:
         """Return the codes of these dimensions. What is in memory is not read again."""
@@ -153,21 +153,15 @@ class VectorTable:
         codes: list[Any] = self.db.execute(query, (pack_rows(rows), dims)).fetchall()
         return codes
 
-    def _in_order(self, rows: Sequence[int], limit: int) -> list[int]:
-        query = f"SELECT c.row FROM {self.prefix}chunks c WHERE c.{IN_ROWS} ORDER BY {CHUNK_ORDER} LIMIT ?"
-        return [row for (row,) in self.db.execute(query, (pack_rows(rows), limit))]
-
     def _first(self, near: list[tuple[float, int]], limit: int) -> list[tuple[int, float]]:
         """Return the nearest rows with their cosine. Of equally near rows at the end, the first by path and line."""
-        if len(near) > limit:  # the nearest, with all that tie with the last of them
-            bound = heapq.nsmallest(limit, [distance for distance, _ in near])[-1]
-            near = [(distance, row) for distance, row in near if distance <= bound]
         best = sorted(near)
         if len(best) > limit:
-            bound = best[-1][0]
-            tied = [row for distance, row in best if distance == bound]
-            best = best[: len(best) - len(tied)]
-            best += [(bound, row) for row in self._in_order(tied, limit - len(best))]
+            bound = best[limit - 1][0]
+            tied = pack_rows([row for distance, row in best if distance == bound])
+            best = [(distance, row) for distance, row in best if distance < bound]
+            query = f"SELECT row FROM {self.prefix}chunks c WHERE {IN_ROWS} ORDER BY {CHUNK_ORDER} LIMIT ?"
+            best += [(bound, row) for (row,) in self.db.execute(query, (tied, limit - len(best)))]
         return [(row, 1.0 - distance) for distance, row in best]
 
 
