@@ -24,7 +24,6 @@ from kept.notes.workspace import (
     encoding_of,
     find_arrival_fault,
     find_name_fault,
-    is_markdown,
     is_persons_own,
     refusal,
     require_tool_may_write,
@@ -194,19 +193,16 @@ def _writable(workspace: Workspace, to: str) -> str:
     if fault := find_name_fault(name):
         raise PathRefused(f"{show_path(to)}: {fault}, so it would not be searched.", hint=_NAME_HINT)
     if not workspace.is_indexed(name):
+        suggestion = show_path(os.path.basename(name).lstrip("."))
+        suggestion = suggestion if suggestion.lower().endswith(".md") else "ideas.md"
         raise PathRefused(
             f"{show_path(to)}: a note there would not be searched.",
-            hint=f"Put it under memory/, for example memory/{_visible_name(name)}.",
+            hint=f"Put it under memory/, for example memory/{suggestion}.",
         )
     workspace.require_own(name, show_path(to))
     if fault := find_arrival_fault(name):
         raise PathRefused(f"{show_path(to)}: {fault}.", hint=_NAME_HINT)
     return name
-
-
-def _visible_name(path: str) -> str:
-    name = show_path(os.path.basename(path).lstrip("."))
-    return name if is_markdown(name) else "ideas.md"
 
 
 def create_note(workspace: Workspace, path: str, text: str) -> bool:

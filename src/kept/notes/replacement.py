@@ -19,6 +19,7 @@ from kept.base.values import frozen
 from kept.errors import CitationMismatch, EmptyNote, UsageError
 from kept.notes.daily import get_daily_notes
 from kept.notes.facts import read_fact
+from kept.notes.history.line_changes import count_common_ends
 from kept.notes.line_edit import digest_of_lines, plan_edit, remove_lines, require_editable
 from kept.notes.note_writer import Addition, NotePlan, NoteWriter
 from kept.notes.validity import Statement, format_marks, read_line, read_statements, split_marker, strike_line
@@ -174,20 +175,12 @@ def plain_fact(text: str) -> str:
 
 def old_value(old: str, new: str) -> str:
     """Return the words of an old fact that a new one changes, or else its beginning: 5433 of "is on port 5433"."""
-    before, after = old.rstrip(".").split(), new.rstrip(".").split()
-    while before and after and _same_word(before[0], after[0]):
-        before, after = before[1:], after[1:]
-    while before and after and _same_word(before[-1], after[-1]):
-        before, after = before[:-1], after[:-1]
-    value = " ".join(before)
-    if not value or len(before) > _MAX_WAS_WORDS:
-        value = old.rstrip(".")
+    before, after = (text.rstrip(".").split() for text in (old, new))
+    head, tail = count_common_ends(*([word.strip(".,;:").lower() for word in words] for words in (before, after)))
+    words = before[head : len(before) - tail]
+    value = " ".join(words) if 0 < len(words) <= _MAX_WAS_WORDS else old.rstrip(".")
     value = re.sub(r"[()|]", "", value.replace("~~", "")).strip(" ,;")
     return value if len(value) <= _MAX_WAS_CHARS else f"{value[:_MAX_WAS_CHARS].rsplit(' ', 1)[0]}…"
-
-
-def _same_word(left: str, right: str) -> bool:
-    return left.strip(".,;:").lower() == right.strip(".,;:").lower()
 
 
 def _above(line: str, old_line: str, old: Statement) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -37,7 +38,7 @@ from kept.errors import (
 )
 from kept.notes.history.note_history import Author, HistoryRecorder, NoteChange, open_recorder, utc_text
 from kept.notes.line_edit import digest_of_lines
-from kept.notes.note_writer import Addition, NotePlan, NoteWriter
+from kept.notes.note_writer import Addition, NoteWriter
 from kept.notes.replacement import FactReference
 from kept.notes.workspace import is_persons_own, refusal, require_tool_may_write
 from kept.storage.contract import ABSENT, Change, Remove, Write
@@ -53,6 +54,7 @@ MAX_WAITING = 1_000
 MAX_ITEM_BYTES = 4_000_000
 MAX_PROPOSAL_CHARS = 200_000
 _ID_CHARS, _MIN_PREFIX = 16, 4
+_ITEM_PATH = rf"{re.escape(PROPOSALS)}([0-9a-f]{{{_ID_CHARS}}})\.json"
 _ACCEPTED = "accepted by a person"
 _EDITED = "edited and accepted by a person"
 
@@ -73,25 +75,15 @@ class ReviewItem:
         """Return when the agent wrote, in the local time zone."""
         return dt.datetime.fromisoformat(self.time).astimezone()
 
-    def is_from(self, other: ReviewItem) -> bool:
-        """Return whether both are from one session or, without a session, from one client."""
-        return (self.by.session, self.by.client) == (other.by.session, other.by.client)
-
 
 def proposal_id(addition: Addition) -> str:
     """Return the id of a proposal: the same text for the same note is the same proposal."""
-    fields = [addition.text, addition.to, addition.replaces, addition.project]
-    fields += [addition.private] if addition.private is not None else []
+    fields = [addition.text, addition.to, addition.replaces, addition.project, addition.private]
     return digest_bytes(json.dumps(fields).encode())[:_ID_CHARS]
 
 
 def item_path(item_id: str) -> str:
     return f"{PROPOSALS}{item_id}.json"
-
-
-def format_item(item: ReviewItem) -> bytes:
-    """Return the file of an item. Its text is in clear, so that a program that removes words finds them."""
-    return utf8_safe(json.dumps(to_tree(item), ensure_ascii=False, indent=1)).encode() + b"\n"
 
 
 def parse_item(data: bytes, item_id: str) -> ReviewItem:
@@ -149,9 +141,8 @@ class ReviewQueue:
     # reading
 
     def _ids(self) -> list[str]:
-        names = (info.path.removeprefix(PROPOSALS) for info in self.workspace.storage.documents.list(PROPOSALS))
-        ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
-        return [text for text in ids if len(text) == _ID_CHARS and set(text) <= set("0123456789abcdef")]
+        paths = (info.path for info in self.workspace.storage.documents.list(PROPOSALS))
+        return [match[1] for path in paths if (match := re.fullmatch(_ITEM_PATH, path))]
 
     def _read(self, item_id: str) -> tuple[ReviewItem, Remove]:
         """Return an item, and the change that removes it as it is. Raise ValueError if it is damaged."""
@@ -205,7 +196,7 @@ class ReviewQueue:
         from kept.notes.history.line_changes import diff_versions
 
         try:
-            plan = self.plan(item.addition, now=item.when)
+            plan = NoteWriter(self.workspace, item.when, self.max_bytes).plan(item.addition)
         except KeptError as exc:
             return ReviewPreview("", exc.message, is_conflict=True)
         if not plan.edits:
@@ -213,21 +204,18 @@ class ReviewQueue:
         first = plan.edits[0]
         return ReviewPreview(diff_versions(first.before, first.after, first.path, first.path))
 
-    def plan(
-        self, addition: Addition, *, now: dt.datetime, by_tool: bool = False, similar: Iterable[str] = ()
-    ) -> NotePlan:
-        """Return what an addition would write."""
-        return NoteWriter(self.workspace, now, self.max_bytes, by_tool).plan(addition, similar)
-
     # adding
 
     def put_proposal(self, item: ReviewItem) -> None:
         """Store a proposal, unless the same one waits already."""
-        if item.id not in self._ids():
-            if self.count() >= MAX_WAITING:
-                raise ReviewFull(f"{MAX_WAITING:,} changes wait for review, and no more are accepted.")
-            with suppress(StorageConflict):
-                self.workspace.storage.commit([Write(item_path(item.id), format_item(item), ABSENT)])
+        if item.id in (waiting := self._ids()):
+            return
+        if len(waiting) >= MAX_WAITING:
+            raise ReviewFull(f"{MAX_WAITING:,} changes wait for review, and no more are accepted.")
+        # The text is in clear, so that a program that removes words finds it.
+        data = utf8_safe(json.dumps(to_tree(item), ensure_ascii=False, indent=1)).encode() + b"\n"
+        with suppress(StorageConflict):
+            self.workspace.storage.commit([Write(item_path(item.id), data, ABSENT)])
 
     # deciding
 
@@ -283,10 +271,10 @@ def propose(
     """Store a proposal. Raise the error that writing it would raise. A mere repetition is not proposed."""
     if len(addition.text) > MAX_PROPOSAL_CHARS:
         raise NoteTooLarge(f"The text has more than the limit of {MAX_PROPOSAL_CHARS:,} characters for a proposal.")
-    is_own = _is_persons_own(addition)
+    is_own, now = _is_persons_own(addition), queue.clock.now()
     addition = replace(addition, text=redact(addition.text), replaces=_with_digest(queue, addition.replaces))
     try:
-        plan = queue.plan(addition, now=queue.clock.now(), by_tool=not is_own, similar=similar)
+        plan = NoteWriter(queue.workspace, now, queue.max_bytes, by_tool=not is_own).plan(addition, similar)
     except PathRefused:
         if is_own:
             raise refusal(addition.to or addition.replaces or "") from None
@@ -296,7 +284,7 @@ def propose(
     path = plan.edits[0].path
     if is_own and not is_persons_own(path):
         require_tool_may_write(queue.workspace, path, path)
-    item = ReviewItem(proposal_id(addition), utc_text(queue.clock.now()), path, by, addition, redact(why))
+    item = ReviewItem(proposal_id(addition), utc_text(now), path, by, addition, redact(why))
     queue.put_proposal(item)
     return Written(path, 0, 0, review=item.id, is_proposed=True)
 

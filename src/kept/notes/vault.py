@@ -21,7 +21,7 @@ from typing import Any
 from kept.base.limits import is_utf8, text_or_empty
 from kept.errors import NoteNotFound, WorkspaceError
 from kept.notes.daily import DAILY_NOTE, DEFAULT_DAILY_NOTES, ISO, DailyNotes, FormatRefused, parse_format
-from kept.notes.workspace import IGNORE_FILES, Workspace, has_control_characters, is_visible, list_names
+from kept.notes.workspace import IGNORE_FILES, Workspace, has_control_characters, is_visible, list_names, show_path
 from kept.storage.contract import Storage
 
 OBSIDIAN = "Obsidian"
@@ -117,12 +117,12 @@ def _checked(program: str, folder: str, text: str) -> DailyNotes:
         if text != ISO:
             parse_format(text)
     except FormatRefused as exc:
-        reason = f"{exc} in the format '{_shown(text)}'"
+        reason = f"{exc} in the format '{show_path(text)}'"
     else:
         path = f"{folder}/{text}" if folder else text
         if _is_usable(path):
             return DailyNotes(folder, text, program)
-        reason = f"notes in '{_shown(path)}' would not be found"
+        reason = f"notes in '{show_path(path)}' would not be found"
     where = f"{DEFAULT_DAILY_NOTES.folder}/{DEFAULT_DAILY_NOTES.format}.md"
     return DailyNotes(problem=f"{program}'s settings for daily notes are not used: {reason}. They go to {where}.")
 
@@ -131,10 +131,6 @@ def _is_usable(path: str) -> bool:
     if len(path) > _MAX_CHARS or "\\" in path or has_control_characters(path) or not is_utf8(path):
         return False
     return all(part and is_visible(part.lstrip("[")) for part in path.split("/"))
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _MAX_CHARS and text.isprintable() else ascii(text[:_MAX_CHARS])[1:-1]
 
 
 # what is left out

@@ -17,7 +17,6 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import field
-from functools import cache
 from typing import TYPE_CHECKING
 
 from kept.base.limits import is_utf8
@@ -101,11 +100,12 @@ MEMORY_FOLDER = "memory"
 _OTHERS = ("AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md")
 """Instructions for other agents that work in the same folder."""
 PERSONS_OWN = (*INSTRUCTING, "USER.md", *_OTHERS)
+_FOLDED = frozenset(map(str.casefold, PERSONS_OWN))
 
 
 def is_persons_own(path: str) -> bool:
     """Return whether a file belongs to the person, being part of a system prompt, in any folder and spelling."""
-    return _fold(path.replace("\\", "/").rpartition("/")[2]) in _folded()
+    return _fold(path.replace("\\", "/").rpartition("/")[2]) in _FOLDED
 
 
 def is_instruction(workspace: Workspace, path: str) -> bool:
@@ -157,11 +157,6 @@ def _is_prompt(workspace: Workspace, name: str) -> bool:
     a link to MEMORY.md, which Kept would not read, but other agents do."""
     is_same = workspace.storage.documents.is_same
     return is_persons_own(name) or any(is_same(name, own) for own in PERSONS_OWN)
-
-
-@cache
-def _folded() -> frozenset[str]:
-    return frozenset(map(_fold, PERSONS_OWN))
 
 
 def _fold(name: str) -> str:
@@ -386,8 +381,8 @@ class Workspace:
         absolute = os.path.join(self.root, name)
         if absolute in self.extra_paths:
             return self.is_note_file(absolute)
-        below = (absolute[len(path) + 1 :] for path in self.extra_paths if absolute.startswith(path + os.sep))
-        return any(map(self._is_found_below, below))
+        folders = (path + os.sep for path in self.extra_paths)
+        return any(self._is_found_below(absolute[len(path) :]) for path in folders if absolute.startswith(path))
 
     def _is_found_below(self, relative: str) -> bool:
         """Return whether discovery finds a note of this name, relative to a folder that it walks."""

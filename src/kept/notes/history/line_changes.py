@@ -101,17 +101,8 @@ def count_common_ends(old: Sequence[object], new: Sequence[object]) -> tuple[int
 
 
 def _count_common(first: Sequence[object], second: Sequence[object]) -> int:
-    """Return the length of the common beginning, by halving: comparing slices is quicker than a loop over items."""
-    low, high = 0, min(len(first), len(second))
-    if first[:high] == second[:high]:
-        return high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if first[low:middle] == second[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
+    differences = (at for at, (left, right) in enumerate(zip(first, second, strict=False)) if left != right)
+    return next(differences, min(len(first), len(second)))
 
 
 # showing
