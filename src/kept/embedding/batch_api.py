@@ -47,8 +47,8 @@ _STATES: dict[str, _State] = {
     "canceled": "failed",
 }
 _GEMINI_ENDED = ("FAILED", "CANCELLED", "EXPIRED")
+# Number of the newest batches among which a batch is looked for.
 LISTED = 100
-"""Number of the newest batches among which a batch is looked for."""
 
 
 @frozen

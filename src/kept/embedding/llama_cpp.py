@@ -38,10 +38,10 @@ _POOLING_NONE = 0
 _POOLING_RANK = 4
 
 _HEADER_BYTES = 1 << 20
+# An entry of the file's header: the end of its key, its type (uint32) and its value.
 _NUMBER = re.compile(
     rb"\.(embedding_length|embedding_length_out|context_length|pooling_type)\x04\0\0\0(.{4})", re.DOTALL
 )
-"""An entry of the file's header: the end of its key, its type (uint32) and its value."""
 
 
 def open_model(settings: LocalModelSettings) -> LlamaCppEmbedder:

@@ -36,10 +36,10 @@ from kept.embedding.base import Calibration, Embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import UsageError, WriteFailed
 
+# Name of the built-in model, which is part of Kept.
 BUILT_IN = "multilingual"
-"""Name of the built-in model, which is part of Kept."""
+# Packages of the extra `kept[neural]`.
 NEURAL = ("onnxruntime", "tokenizers")
-"""Packages of the extra `kept[neural]`."""
 
 ModelKind = Literal["embedder", "reranker"]
 

@@ -18,8 +18,8 @@ from kept.embedding.model_catalogue import encodable, require_packages, sample_d
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _MAX_TOKENS = 512
+# More than fits into 512 tokens.
 _MAX_CHARS = 20_000
-"""More than fits into 512 tokens."""
 _MAX_THREADS = 4
 
 

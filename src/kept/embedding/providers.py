@@ -113,10 +113,10 @@ class GeminiEmbedder(RemoteEmbedder):
 
 
 _PORT = 11434
+# Prefixes that a model was trained with. Ollama does not add them.
 _PREFIXES: dict[str, dict[Role, str]] = {
     "nomic-embed-text": {"query": "search_query: ", "document": "search_document: "},
 }
-"""Prefixes that a model was trained with. Ollama does not add them."""
 _REACHABLE_TIMEOUTS = Timeouts(1.0, 1.0)
 
 

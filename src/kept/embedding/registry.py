@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kept.embedding.remote import RemoteEmbedder
 
 
+# Names of the providers, with a description for `kept models` if the name alone does not say enough.
 PROVIDERS = {
     "auto": "",
     "local": "built in and offline; memory_search.local.model_path names another model",
@@ -27,16 +28,15 @@ PROVIDERS = {
     "llama_cpp": "",
     "none": "words only",
 }
-"""Names of the providers, with a description for `kept models` if the name alone does not say enough."""
 
 
+# Classes in `providers`. A search with a model on this machine should not import them.
 _REMOTE = {
     "openai": "OpenAIEmbedder",
     "gemini": "GeminiEmbedder",
     "voyage": "VoyageEmbedder",
     "ollama": "OllamaEmbedder",
 }
-"""Classes in `providers`. A search with a model on this machine should not import them."""
 
 
 def find_remote(name: str) -> type[RemoteEmbedder] | None:

@@ -46,8 +46,8 @@ from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 log = logging.getLogger(__name__)
 
 MAX_BATCH_TOKENS = 8_000
+# More vectors than this in one answer are megabytes of digits, and a lost answer loses them all.
 MAX_TEXTS = 256
-"""More vectors than this in one answer are megabytes of digits, and a lost answer loses them all."""
 CONCURRENT_CALLS = 4
 _STATUS_ABOUT_TEXTS = (400, 413, 422)
 _STATUS_TOO_LARGE = 413
@@ -242,8 +242,8 @@ def fingerprint(endpoint: Endpoint, headers: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+# Names that providers use for the tokens of a request: the group, if any, and the field in it.
 _TOKEN_FIELDS = ("usage", "total_tokens"), ("usageMetadata", "promptTokenCount"), ("", "prompt_eval_count")
-"""Names that providers use for the tokens of a request: the group, if any, and the field in it."""
 
 
 def tokens_used(answer: Any) -> int | None:
@@ -270,8 +270,8 @@ def get_list(answer: Any, name: str, origin: str) -> list[Any]:
 
 
 T = TypeVar("T")
+# The row of a vector, and its text.
 BatchText = tuple[int, str]
-"""The row of a vector, and its text."""
 
 
 def token_bound(text: str) -> int:

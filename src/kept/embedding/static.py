@@ -48,26 +48,26 @@ MODEL = "multilingual-384"
 MODEL_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "model")
 TABLE_FILE = "pieces.table"
 
+# Share of the shared part in a query whose words the notes have, and in one whose words they do not have.
 SAME_LANGUAGE_SHARE, OTHER_LANGUAGE_SHARE = 0.3, 0.8
-"""Share of the shared part in a query whose words the notes have, and in one whose words they do not have."""
+# Cosines of unrelated texts and of texts that agree, without the shared part, and what its whole share adds: 0.15 and
+# 0.75 at a share of 0.3, 0.05 and 0.89 at 0.8, where cosines of unrelated texts spread half as far again. A floor above
+# them, as other models have it, would hide the order of passages in another language than the question.
 FLOOR, CEILING = (0.21, -0.2), (0.67, 0.28)
-"""Cosines of unrelated texts and of texts that agree, without the shared part, and what its whole share adds: 0.15 and
-0.75 at a share of 0.3, 0.05 and 0.89 at 0.8, where cosines of unrelated texts spread half as far again. A floor above
-them, as other models have it, would hide the order of passages in another language than the question."""
+# Share of a score that the vectors have earned: nearly all folds of docs/retrieval.md choose it.
 WEIGHT = 0.3
-"""Share of a score that the vectors have earned: nearly all folds of docs/retrieval.md choose it."""
+# Share of a question's words, small ones included, that no chunk has. Of questions in the language of the notes, 19 of
+# 20 have less than 0.25 (Chinese 0.44); of questions in another language, 19 of 20 have more than 0.44, and half 0.92.
 FEW_UNKNOWN, MANY_UNKNOWN = 0.35, 0.7
-"""Share of a question's words, small ones included, that no chunk has. Of questions in the language of the notes, 19 of
-20 have less than 0.25 (Chinese 0.44); of questions in another language, 19 of 20 have more than 0.44, and half 0.92."""
 
+# Share of a text in pieces of some letters from which on the model knows it. Letters thrown together are split into
+# pieces of one or two, or have none.
 KNOWN_FROM = 0.5
-"""Share of a text in pieces of some letters from which on the model knows it. Letters thrown together are split into
-pieces of one or two, or have none."""
 _TELLING_LETTERS = 3
 
 _MAX_CHARS = 20_000
+# Up to here, pieces are looked up in the file. For more text, a dict of all pieces pays off, and so does numpy.
 _FEW_CHARS = 2_000
-"""Up to here, pieces are looked up in the file. For more text, a dict of all pieces pays off, and so does numpy."""
 
 
 class StaticEmbedder:
@@ -155,10 +155,10 @@ def _calibration_at(share: float) -> Calibration:
 # splitting text
 
 SPACE = "▁"
+# Number of the piece for characters that the vocabulary does not have.
 UNKNOWN = 0
-"""Number of the piece for characters that the vocabulary does not have."""
+# Logarithm of the probability of such a character: ten below the rarest piece, as in SentencePiece.
 UNKNOWN_SCORE = -28.833
-"""Logarithm of the probability of such a character: ten below the rarest piece, as in SentencePiece."""
 LONGEST_PIECE = 16
 _CACHED_WORDS = 200_000
 _IMPOSSIBLE = -1e30
@@ -215,8 +215,8 @@ _MAGIC = b"KEPTPT02"
 _HEADER = struct.Struct("<8sIIII32s")
 _ALIGNMENT = 64
 
+# Vector of a text as its English and its shared part, of any length.
 Parts = tuple[list[float], list[float]]
-"""Vector of a text as its English and its shared part, of any length."""
 
 
 class PieceTable:

@@ -31,15 +31,15 @@ from kept.storage.record_store import DAMAGED_ENDING, Book
 log = logging.getLogger(__name__)
 
 BATCHES = "batches.json"
+# Fewer missing texts than this take a few ordinary calls, which end before a batch has started.
 THRESHOLD = 500
-"""Fewer missing texts than this take a few ordinary calls, which end before a batch has started."""
 MAX_FAILURES = 2
 MAX_CREATES = 3
 STORE_EVERY = 500
+# Every provider ends a batch within two days, successfully or not.
 FORGET_AFTER_S = 7 * 86_400
-"""Every provider ends a batch within two days, successfully or not."""
+# The year 2200.
 _LATEST_S = 7_258_118_400
-"""The year 2200."""
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 StoreVectors = Callable[[Mapping[bytes, bytes]], None]

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from kept.notes.history.unseen_changes import UnseenChanges
     from kept.notes.scan import Scan
 
+# Name of this machine and the place in its log up to which lines were compared with the notes, once every note that the
+# index has is in the history. After a failure, _INCOMPLETE or, if there was no name, _NEVER: then all notes are
+# compared with the history by the next sync that has anything to do.
 META_HISTORY = "history"
-"""Name of this machine and the place in its log up to which lines were compared with the notes, once every note that
-the index has is in the history. After a failure, _INCOMPLETE or, if there was no name, _NEVER: then all notes are
-compared with the history by the next sync that has anything to do."""
 _CHANGES = ".kept/history/changes/"  # not imported: a search does not need `kept.notes.history`
 _INCOMPLETE = ""
 _NEVER = False

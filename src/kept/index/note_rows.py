@@ -41,8 +41,8 @@ from kept.notes.workspace import CANVAS, NoteText
 CUT_PLAINLY = "too many lines, headings or nested blocks; cut by lines, without its headings"
 DATE_IN_WORDS = "%Y-%m-%d %A %d %B %Y"
 _FIRST_HEADING = r"# +([^\n]{1,200}?)(?: +#+)? *(?:\n|$)"
+# The mark of a task that is done, which is no word.
 _DONE_MARK = r"\[[xX]\](?=\s)"
-"""The mark of a task that is done, which is no word."""
 # 15:09, 9:05 am, 15:09:30; not 15:09 inside a longer number.
 _ENTRY = r"(\d{1,2}):(\d{2})(?::(\d{2}))?(?![\d:])(?:\s?([AaPp])\.?[Mm]\b)?"
 

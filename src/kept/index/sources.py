@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kept.index.sqlite.generation import Generation
     from kept.storage.contract import LogInfo
 
+# Source and path.
 FileKey = tuple[str, str]
-"""Source and path."""
 
 
 @frozen
@@ -152,8 +152,8 @@ class FileBatch:
                 self.removed.append(piece)
 
 
+# Part of a file to index, a file whose times alone differ, a problem, or the key of a file that is gone.
 _Piece = FileWrite | FileRow | Problem | FileKey
-"""Part of a file to index, a file whose times alone differ, a problem, or the key of a file that is gone."""
 
 
 @frozen

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 # File systems stamp a change with a clock that ticks, every 10 ms at the slowest common setting. A file that was
 # changed again within the tick in which it was read looks the same, so such a file is read once more.
 RACY_NS = 20_000_000
+# Parts of a recipe that follow from settings.
 _SET_PARTS = {"identity", "model", "tokens", "overlap"}
-"""Parts of a recipe that follow from settings."""
 _RECIPE_SETTINGS = tuple(
     f"memory_search.{name}"
     for name in ("provider", "fallback", "model", "dimensions", "local.", "remote.", "chunking.")
 )
 _state_of = attrgetter("source", "path", "size", "mtime_ns", "ctime_ns")
 
+# Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole.
 SEEN_BYTES = 16_384
-"""Growth of a transcript that a search asked in it may leave for later: so much is in the agent's context, whole."""
 
 
 def is_unchanged(file: SourceFile, row: FileRow) -> bool:

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from kept.index.batches import BatchRunner
 
 META_SYNCED = "last_sync"
+# Time at which the index got vectors of another embedder. A process with older settings does not undo that.
 META_EMBEDDER_SINCE = "embedder_since_ns"
-"""Time at which the index got vectors of another embedder. A process with older settings does not undo that."""
 
 
 class _SizeChanged(Exception):

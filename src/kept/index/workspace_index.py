@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
+# The kernel does not see every change (such as another machine's, on a network file system, or one under a second name
+# of a note), so its signal is trusted for a limited time. A scan that takes long is put off.
 RESCAN_AFTER_S, RESCAN_AT_LATEST_S = 5.0, 60.0
-"""The kernel does not see every change (such as another machine's, on a network file system, or one under a second name
-of a note), so its signal is trusted for a limited time. A scan that takes long is put off."""
+# A scan takes at most so small a part of the time.
 _RESCAN_SHARE = 200
-"""A scan takes at most so small a part of the time."""
 
+# A search embeds at most this many chunks again because a slow model was chosen. A larger index is searched by word
+# until 'kept index' or a background sync has embedded it.
 MAX_CHUNKS_EMBEDDED_BY_SEARCH = 50
-"""A search embeds at most this many chunks again because a slow model was chosen. A larger index is searched by word
-until 'kept index' or a background sync has embedded it."""
 
 _META_FALLBACK = "fallback"
 

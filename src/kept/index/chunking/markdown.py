@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kept.base.limits import CHARS_PER_TOKEN, weigh
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
     from kept.index.chunking.properties import NoteProperties, References
 
+# Incremented when the same text is cut differently, so that existing indexes are rebuilt.
 CHUNKER_VERSION = 7
-"""Incremented when the same text is cut differently, so that existing indexes are rebuilt."""
 
 HEADING_JOIN = " > "
+# Longer headings are paragraphs, because a heading is repeated in every chunk below it.
 MAX_HEADING_CHARS = 200
-"""Longer headings are paragraphs, because a heading is repeated in every chunk below it."""
 HEADING_MARKS = re.compile(r"^\s{0,3}#{1,6}\s+|(?<!\s)\s+#+\s*$")
 
+# Longer lines are not table rows: the parser's own rule needs quadratic time and much memory to split them.
 MAX_TABLE_CHARS = 20_000
-"""Longer lines are not table rows: the parser's own rule needs quadratic time and much memory to split them."""
+# A tag with more attributes is not HTML: the pattern that recognises it would need much memory.
 MAX_ATTRIBUTES = 20_000
-"""A tag with more attributes is not HTML: the pattern that recognises it would need much memory."""
+# A longer link definition is a paragraph. The parser's own rule would take quadratic time.
 MAX_DEFINITION_LINES = 32
-"""A longer link definition is a paragraph. The parser's own rule would take quadratic time."""
+# A heading, a rule between entries, a line that begins with a letter, or nothing. A note of no other lines, such as a
+# daily note that `kept add` writes, is not parsed: that would take a third of the time to index the entry it got.
 _PLAIN_LINE = rf"(?:#{{1,6}} \S.{{0,{MAX_HEADING_CHARS - 10}}}|{re.escape(ENTRY_RULE)}|[^\W\d_].*)?"
-"""A heading, a rule between entries, a line that begins with a letter, or nothing. A note of no other lines, such as a
-daily note that `kept add` writes, is not parsed: that would take a third of the time to index the entry it got."""
 _PLAIN_LINES = 5_000
+# Property of a note that is a drawing.
 _DRAWING = "excalidraw-plugin:"
-"""Property of a note that is a drawing."""
 _LINE_RULES = ["paragraph", "reference", "blockquote", "list"]
 
 
@@ -113,19 +113,6 @@ class CutNote:
     """True if the note exceeded its budget and was cut by lines alone, regardless of headings."""
 
 
-@frozen
-class _Note:
-    """The lines of a note that is being cut."""
-
-    lines: list[str]
-    front: int
-    """Number of lines before the body."""
-    body_at: int
-    """The first line that is in a chunk: the front may be text."""
-    code: list[tuple[int, int]]
-    """First line of each code block and the line after it, filled while the note is parsed."""
-
-
 def chunk_markdown(text: str, *, name: str = "", size: ChunkSize | None = None) -> list[Chunk]:
     """Return the chunks of a note. MEMORY.md and USER.md are cut finer, into a chunk for each list item."""
     return cut_note(text, name=name, size=size).chunks
@@ -138,23 +125,21 @@ def cut_note(
     # Imported here: a search imports this module and cuts nothing.
     from kept.index.chunking.properties import find_references, read_properties
 
-    size, budget = size or ChunkSize(), budget or ChunkingBudget()
     lines = text.split("\n")
     properties = read_properties(lines)
     if _DRAWING in text:
         _blank_drawing(lines)
         text = "\n".join(lines)
-    tags_after = 0 if properties.is_text else properties.lines
-    note = _Note(lines, properties.lines, tags_after, [])
+    cutter = _NoteCutter(lines, properties, size or ChunkSize(), budget or ChunkingBudget(), is_fine=is_fact_list(name))
     plain = False
     try:
-        chunks = list(_cut_sections(note, size, budget, fine=is_fact_list(name)))
+        chunks = cutter.cut_sections()
     except BudgetExceeded:
-        chunks, plain = list(_cut_plainly(note, size)), True
-        note.code.clear()
+        chunks, plain = list(cutter.cut_plainly(cutter.body_at)), True
+        cutter.code.clear()
     # A note without a body is found by its properties.
-    chunks = chunks or list(_cut_plainly(replace(note, front=0, body_at=0), size))
-    return CutNote(chunks, properties, find_references(text, note.code, tags_after=tags_after), plain)
+    chunks = chunks or list(cutter.cut_plainly(0))
+    return CutNote(chunks, properties, find_references(text, cutter.code, tags_after=cutter.body_at), plain)
 
 
 def _blank_drawing(lines: list[str]) -> None:
@@ -168,236 +153,219 @@ def _blank_drawing(lines: list[str]) -> None:
         is_data = is_data and not is_end
 
 
-def _cut_sections(note: _Note, size: ChunkSize, budget: ChunkingBudget, *, fine: bool) -> Iterator[Chunk]:
-    count = 0
-    for section in _split_sections(note, budget, fine=fine):
-        for chunk in _chunk_section(section, note.lines, size, fine=fine):
-            count += 1
-            if count > budget.chunks:
-                raise BudgetExceeded
-            yield chunk
-
-
-def _cut_plainly(note: _Note, size: ChunkSize) -> Iterator[Chunk]:
-    """Yield chunks of whole lines, without regard to Markdown and without overlap."""
-    lines, begin, weight = note.lines, note.body_at, 0
-    whole = Section("", begin, Span(begin, len(lines)), ())
-    for at in range(begin, len(lines)):
-        line = lines[at]
-        cost = weigh(line) + 1
-        if weight + cost > size.limit:
-            yield from _packed(whole, lines, [Span(begin, at)])
-            begin, weight = at, 0
-        if cost > size.limit:
-            yield from _cut_line(whole, lines, at, size)
-            begin = at + 1
-        else:
-            weight += cost
-    yield from _packed(whole, lines, [Span(begin, len(lines))])
-
-
 def note_name(path: str) -> str:
     """Return the name of a note from its path: memory/red-door.md is "red door"."""
     name = path.rpartition("/")[2]
     return (name.rpartition(".")[0] or name).replace("-", " ").replace("_", " ")
 
 
-def _split_sections(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[Section]:
-    """Yield the sections in order. A heading directly followed by a deeper one becomes part of that section."""
-    lines = note.lines
-    outline: list[tuple[int, str]] = []
-    start = body_at = note.body_at
-    blocks = [Span(0, note.front)] if start < note.front else []
-    for kind, span, level in _blocks(note, budget, fine=fine):
-        if kind == "heading":
-            is_empty_section = body_at > start and outline[-1][0] >= level
-            if blocks or is_empty_section:
-                yield Section(_path(outline), body_at, Span(start, span.start), tuple(blocks))
-                start, blocks = span.start, []
-            while outline and outline[-1][0] >= level:
-                outline.pop()
-            outline.append((level, HEADING_MARKS.sub("", lines[span.start]).strip()))
-            body_at = span.end
-        elif kind == "rule" and blocks:
-            yield Section(_path(outline), body_at, Span(start, span.start), tuple(blocks))
-            start = body_at = span.end
-            blocks = []
-        else:
-            blocks.append(span)
-    if start < len(lines):
-        yield Section(_path(outline), body_at, Span(start, len(lines)), tuple(blocks))
+class _NoteCutter:
+    """Cuts the lines of one note. ``is_fine`` makes a chunk of each list item."""
 
+    def __init__(
+        self, lines: list[str], properties: NoteProperties, size: ChunkSize, budget: ChunkingBudget, *, is_fine: bool
+    ) -> None:
+        self.lines, self.size, self.budget, self.is_fine = lines, size, budget, is_fine
+        self.front = properties.lines
+        """Number of lines before the body."""
+        self.body_at = 0 if properties.is_text else properties.lines
+        """The first line that is in a chunk: the front may be text."""
+        self.code: list[tuple[int, int]] = []
+        """First line of each code block and the line after it, filled while the note is parsed."""
 
-def _blocks(note: _Note, budget: ChunkingBudget, *, fine: bool) -> Iterator[tuple[str, Span, int]]:
-    front = note.front
-    if len(note.lines) <= _PLAIN_LINES and all(map(re.compile(_PLAIN_LINE).fullmatch, note.lines[front:])):
-        yield from _plain_blocks(note.lines, front)
-        return
-    for token in parse_blocks(note.lines[front:], budget):
-        if token.map is None or token.nesting < 0:
-            continue
-        span = Span(token.map[0] + front, token.map[1] + front)
-        if token.type in ("fence", "code_block"):
-            note.code.append((span.start, span.end))
-        if token.level == 0 and token.type == "heading_open" and _is_title(note.lines, span):
-            yield "heading", span, int(token.tag[1])
-        elif token.level == 0 and token.type == "hr" and note.lines[span.start].strip() == ENTRY_RULE:
-            yield "rule", span, 0
-        elif _is_block(token, fine=fine):
-            yield "block", span, 0
+    def cut_sections(self) -> list[Chunk]:
+        """Return the chunks of each section. Raise BudgetExceeded if the note is too complex."""
+        chunks: list[Chunk] = []
+        for section in self._iter_sections():
+            chunks += self._cut_section(section)
+            if len(chunks) > self.budget.chunks:
+                raise BudgetExceeded
+        return chunks
 
+    def cut_plainly(self, begin: int) -> Iterator[Chunk]:
+        """Yield chunks of whole lines, without regard to Markdown and without overlap."""
+        weight, end = 0, len(self.lines)
+        whole = Section("", begin, Span(begin, end), ())
+        for at in range(begin, end):
+            cost = weigh(self.lines[at]) + 1
+            if weight + cost > self.size.limit:
+                yield from self._pack(whole, [Span(begin, at)])
+                begin, weight = at, 0
+            if cost > self.size.limit:
+                yield from self._cut_line(whole, at)
+                begin = at + 1
+            else:
+                weight += cost
+        yield from self._pack(whole, [Span(begin, end)])
 
-def _plain_blocks(lines: list[str], front: int) -> Iterator[tuple[str, Span, int]]:
-    """Yield the blocks of a note that has only plain lines, as the parser would."""
-    in_paragraph = False
-    for at, line in enumerate(lines[front:], front):
-        span = Span(at, at + 1)
-        if line[:1] == "#":
-            yield "heading", span, len(line) - len(line.lstrip("#"))
-        elif line == ENTRY_RULE:
-            yield "rule", span, 0
-        elif line and not in_paragraph:
-            yield "block", span, 0
-        in_paragraph = line[:1] not in ("", "#", "*")
+    # sections
 
+    def _iter_sections(self) -> Iterator[Section]:
+        """Yield the sections in order. A heading directly followed by a deeper one becomes part of that section."""
+        outline: list[tuple[int, str]] = []
+        start = body_at = self.body_at
+        blocks = [Span(0, self.front)] if start < self.front else []
 
-def _is_title(lines: list[str], span: Span) -> bool:
-    """Return whether a heading is meant as one. To Markdown, a paragraph of several lines above a rule is one too."""
-    return span.end - span.start <= 2 and len(lines[span.start]) <= MAX_HEADING_CHARS
+        def section(end: int) -> Section:
+            heading = HEADING_JOIN.join(title for _, title in outline if title)
+            return Section(heading, body_at, Span(start, end), tuple(blocks))
 
+        for kind, span, level in self._iter_blocks():
+            if kind == "heading":
+                is_empty_section = body_at > start and outline[-1][0] >= level
+                if blocks or is_empty_section:
+                    yield section(span.start)
+                    start, blocks = span.start, []
+                while outline and outline[-1][0] >= level:
+                    outline.pop()
+                outline.append((level, HEADING_MARKS.sub("", self.lines[span.start]).strip()))
+                body_at = span.end
+            elif kind == "rule" and blocks:
+                yield section(span.start)
+                start = body_at = span.end
+                blocks = []
+            else:
+                blocks.append(span)
+        if start < len(self.lines):
+            yield section(len(self.lines))
 
-def _is_block(token: Token, *, fine: bool) -> bool:
-    if fine and token.type == "list_item_open":
-        return token.level == 1
-    is_list = token.type in ("bullet_list_open", "ordered_list_open")
-    return token.level == 0 and not (fine and is_list)
+    def _iter_blocks(self) -> Iterator[tuple[str, Span, int]]:
+        """Yield each heading, rule and block with its lines, and the level of a heading."""
+        body = self.lines[self.front :]
+        if len(self.lines) <= _PLAIN_LINES and all(map(re.compile(_PLAIN_LINE).fullmatch, body)):
+            yield from self._iter_plain_blocks()
+            return
+        for token in _parse_blocks(body, self.budget):
+            if token.map is None or token.nesting < 0:
+                continue
+            span = Span(token.map[0] + self.front, token.map[1] + self.front)
+            if token.type in ("fence", "code_block"):
+                self.code.append((span.start, span.end))
+            # To Markdown, a paragraph of several lines above a rule is a heading too.
+            is_title = span.end - span.start <= 2 and len(self.lines[span.start]) <= MAX_HEADING_CHARS
+            is_item = self.is_fine and token.type == "list_item_open"
+            is_fine_list = self.is_fine and token.type in ("bullet_list_open", "ordered_list_open")
+            if token.level == 0 and token.type == "heading_open" and is_title:
+                yield "heading", span, int(token.tag[1])
+            elif token.level == 0 and token.type == "hr" and self.lines[span.start].strip() == ENTRY_RULE:
+                yield "rule", span, 0
+            elif token.level == int(is_item) and not is_fine_list:
+                yield "block", span, 0
 
+    def _iter_plain_blocks(self) -> Iterator[tuple[str, Span, int]]:
+        """Yield the blocks of a note that has only plain lines, as the parser would."""
+        in_paragraph = False
+        for at, line in enumerate(self.lines[self.front :], self.front):
+            span = Span(at, at + 1)
+            if line[:1] == "#":
+                yield "heading", span, len(line) - len(line.lstrip("#"))
+            elif line == ENTRY_RULE:
+                yield "rule", span, 0
+            elif line and not in_paragraph:
+                yield "block", span, 0
+            in_paragraph = line[:1] not in ("", "#", "*")
 
-def _path(outline: list[tuple[int, str]]) -> str:
-    return HEADING_JOIN.join(title for _, title in outline if title)
+    # chunks
 
+    def _cut_section(self, section: Section) -> Iterator[Chunk]:
+        edges = [section.span.start, section.span.end]
+        if self.is_fine:  # the first block has the heading lines
+            edges[1:1] = [block.start for block in section.blocks[1:]]
+        for piece in map(Span, edges, edges[1:]):
+            span = self._trim(piece)
+            if span is not None and self._weight(span) <= self.size.limit:
+                yield self._chunk(section, span)
+            elif span is not None:
+                yield from self._cut(section, span)
 
-def _chunk_section(section: Section, lines: list[str], size: ChunkSize, *, fine: bool) -> Iterator[Chunk]:
-    edges = [section.span.start, section.span.end]
-    if fine:  # the first block has the heading lines
-        edges[1:1] = [block.start for block in section.blocks[1:]]
-    for piece in map(Span, edges, edges[1:]):
-        span = _trimmed(piece, lines)
-        if span is None:
-            continue
-        if _weight(lines, span) <= size.limit:
-            yield _chunk(section, lines, span)
-        else:
-            yield from _cut(section, lines, span, size)
-
-
-def _trimmed(span: Span, lines: list[str]) -> Span | None:
-    start, end = span.start, span.end
-    while start < end and not lines[start].strip():
-        start += 1
-    while end > start and not lines[end - 1].strip():
-        end -= 1
-    return Span(start, end) if start < end else None
-
-
-def _weight(lines: list[str], span: Span) -> int:
-    return sum(weigh(lines[at]) + 1 for at in range(span.start, span.end))
-
-
-def _cut(section: Section, lines: list[str], span: Span, size: ChunkSize) -> Iterator[Chunk]:
-    """Pack blocks and lines into chunks. Each chunk after the first repeats the end of the one before."""
-    units: list[Span] = []
-    for block in _fill(section.blocks, span):
-        if _weight(lines, block) <= size.limit:
-            units.append(block)
-        else:
-            units.extend(Span(at, at + 1) for at in range(block.start, block.end))
-    begin, weight = 0, 0
-    for at, unit in enumerate(units):
-        cost = _weight(lines, unit)
-        if cost > size.limit:
-            yield from _packed(section, lines, units[begin:at])
-            yield from _cut_line(section, lines, unit.start, size)
-            begin, weight = at + 1, 0
-        elif weight + cost > size.limit and at > begin:
-            yield from _packed(section, lines, units[begin:at])
-            begin, weight = _carry(units, begin, at, lines, size.carried, room=size.limit - cost)
+    def _cut(self, section: Section, span: Span) -> Iterator[Chunk]:
+        """Pack blocks and lines into chunks. Each chunk after the first repeats the end of the one before."""
+        limit = self.size.limit
+        units: list[Span] = []
+        for block in _fill(section.blocks, span):
+            if self._weight(block) <= limit:
+                units.append(block)
+            else:
+                units.extend(Span(at, at + 1) for at in range(block.start, block.end))
+        begin, weight = 0, 0
+        for at, unit in enumerate(units):
+            cost = self._weight(unit)
+            if cost > limit:
+                yield from self._pack(section, units[begin:at])
+                yield from self._cut_line(section, unit.start)
+                begin, weight = at + 1, 0
+                continue
+            if weight + cost > limit and at > begin:
+                yield from self._pack(section, units[begin:at])
+                begin, weight = self._carry(units, begin, at, room=limit - cost)
             weight += cost
-        else:
+        yield from self._pack(section, units[begin:])
+
+    def _carry(self, units: list[Span], begin: int, at: int, *, room: int) -> tuple[int, int]:
+        """Return the first unit of the next chunk, which repeats the end of the last, and the weight of the overlap."""
+        first, weight = at, 0
+        while first > begin + 1:
+            cost = self._weight(units[first - 1])
+            if weight + cost > min(self.size.carried, room):
+                break
+            first -= 1
             weight += cost
-    yield from _packed(section, lines, units[begin:])
+        return first, weight
+
+    def _pack(self, section: Section, units: list[Span]) -> Iterator[Chunk]:
+        if units and (span := self._trim(Span(units[0].start, units[-1].end))):
+            yield self._chunk(section, span)
+
+    def _cut_line(self, section: Section, at: int) -> Iterator[Chunk]:
+        """Yield the pieces of a line that is longer than a chunk. All of them cite that line."""
+        line, limit = self.lines[at], self.size.limit
+        seen: set[str] = set()
+        start = 0
+        while start < len(line):
+            end = min(len(line), start + limit)
+            while weigh(line[start:end]) > limit:
+                end = start + max(1, (end - start) * limit // weigh(line[start:end]))
+            if end < len(line):
+                space = line.rfind(" ", start + (end - start) // 2, end)
+                end = space + 1 if space > 0 else end
+            piece = line[start:end]
+            if piece.strip() and piece not in seen:
+                seen.add(piece)
+                yield self._chunk(section, Span(at, at + 1), text=piece)
+            start = end
+
+    def _chunk(self, section: Section, span: Span, text: str | None = None) -> Chunk:
+        whole = "\n".join(self.lines[span.start : span.end]) if text is None else text
+        is_body = span.start >= section.body_at
+        below = whole if is_body else "\n".join(self.lines[section.body_at : span.end])
+        embed_text = f"{section.heading}\n{below}".strip()
+        return Chunk(span.start + 1, span.end, text=whole, heading=section.heading, embed_text=embed_text)
+
+    def _trim(self, span: Span) -> Span | None:
+        """Return a span without the blank lines at its ends, or None if all are blank."""
+        start, end = span.start, span.end
+        while start < end and not self.lines[start].strip():
+            start += 1
+        while end > start and not self.lines[end - 1].strip():
+            end -= 1
+        return Span(start, end) if start < end else None
+
+    def _weight(self, span: Span) -> int:
+        return sum(weigh(line) + 1 for line in self.lines[span.start : span.end])
 
 
 def _fill(blocks: tuple[Span, ...], span: Span) -> Iterator[Span]:
     """Yield the blocks inside a span, each extended to the next, so that no line is lost."""
-    first = bisect_right(blocks, span.start, key=_start_of)
-    last = bisect_left(blocks, span.end, lo=first, key=_start_of)
+    first = bisect_right(blocks, span.start, key=attrgetter("start"))
+    last = bisect_left(blocks, span.end, lo=first, key=attrgetter("start"))
     edges = [span.start, *(block.start for block in blocks[first:last]), span.end]
     return (Span(a, b) for a, b in pairwise(edges) if a < b)
-
-
-def _start_of(block: Span) -> int:
-    return block.start
-
-
-def _carry(units: list[Span], begin: int, at: int, lines: list[str], carried: int, *, room: int) -> tuple[int, int]:
-    """Return the first unit of the next chunk, which repeats the end of the last, and the weight of the overlap."""
-    first, weight = at, 0
-    while first > begin + 1:
-        cost = _weight(lines, units[first - 1])
-        if weight + cost > min(carried, room):
-            break
-        first -= 1
-        weight += cost
-    return first, weight
-
-
-def _packed(section: Section, lines: list[str], units: list[Span]) -> Iterator[Chunk]:
-    if units:
-        span = _trimmed(Span(units[0].start, units[-1].end), lines)
-        if span is not None:
-            yield _chunk(section, lines, span)
-
-
-def _cut_line(section: Section, lines: list[str], at: int, size: ChunkSize) -> Iterator[Chunk]:
-    """Yield the pieces of a line that is longer than a chunk. All of them cite that line."""
-    line = lines[at]
-    seen: set[str] = set()
-    start = 0
-    while start < len(line):
-        end = min(len(line), start + size.limit)
-        while weigh(line[start:end]) > size.limit:
-            end = start + max(1, (end - start) * size.limit // weigh(line[start:end]))
-        if end < len(line):
-            end = _word_edge(line, start, end)
-        piece = line[start:end]
-        if piece.strip() and piece not in seen:
-            seen.add(piece)
-            yield _chunk(section, lines, Span(at, at + 1), text=piece)
-        start = end
-
-
-def _word_edge(line: str, start: int, end: int) -> int:
-    space = line.rfind(" ", start + (end - start) // 2, end)
-    return space + 1 if space > 0 else end
-
-
-def _chunk(section: Section, lines: list[str], span: Span, text: str | None = None) -> Chunk:
-    whole = "\n".join(lines[span.start : span.end]) if text is None else text
-    below = whole if span.start >= section.body_at else "\n".join(lines[section.body_at : span.end])
-    return Chunk(
-        start_line=span.start + 1,
-        end_line=span.end,
-        text=whole,
-        heading=section.heading,
-        embed_text=f"{section.heading}\n{below}".strip(),
-    )
 
 
 # parsing
 
 
-def parse_blocks(lines: list[str], budget: ChunkingBudget) -> list[Token]:
+def _parse_blocks(lines: list[str], budget: ChunkingBudget) -> list[Token]:
     """Return the parser's tokens. Raise BudgetExceeded if the text is too complex."""
     if len(lines) > budget.lines:
         raise BudgetExceeded

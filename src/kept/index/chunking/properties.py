@@ -20,11 +20,11 @@ from kept.base.listings import FoundLink
 from kept.base.safe_yaml import YamlRefused, load_yaml
 from kept.base.values import frozen
 
+# Front matter that is not closed within this many lines is text.
 MAX_LINES = 200
-"""Front matter that is not closed within this many lines is text."""
 MAX_CHARS = 64_000
+# A title counts for every chunk of its note, so a longer one is cut.
 MAX_NAME_CHARS = 200
-"""A title counts for every chunk of its note, so a longer one is cut."""
 MAX_NAMES = 50
 MAX_TAGS = 500
 MAX_WORDS_CHARS = 2_000
@@ -165,8 +165,8 @@ _TAG = f"(?<![^\\s(,;*_~\u3001\u3002\uff0c\uff08])#(?:\\[\\[([^\\[\\]\n]{{1,200}
 _WIKI = r"(!?)\[\[([^\[\]\n]{1,1000}+)\]\]"
 _MARKDOWN = r"\]\((?:<([^<>\n]{1,1000})>|((?:[^\s()<>]|\([^\s()<>]{0,200}\)){1,1000}+))[^()\n]{0,300}+\)"
 _DEFINITION = r"^ {0,3}\[[^\[\]\n]{1,300}\]: *(?:<([^<>\n]{1,1000})>|(\S{1,1000}))"
+# What every tag and every link has in it, and the marks of headings have not.
 _MARKS = r"#[^\s#]|\[\[|\]\(|\]:"
-"""What every tag and every link has in it, and the marks of headings have not."""
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*:|//"
 NOTE_ENDINGS = (".md", ".markdown")
 _ATTACHMENTS = frozenset(

@@ -19,18 +19,18 @@ from kept.base.values import frozen
 if TYPE_CHECKING:  # a search needs only the version below
     from kept.sessions.spoken import Utterance
 
+# Increase it when the same transcript would be read or cut differently, so that existing indexes are rebuilt.
 TRANSCRIPT_CHUNKER_VERSION = 6
-"""Increase it when the same transcript would be read or cut differently, so that existing indexes are rebuilt."""
 
 MAX_CHUNK_CHARS = 1_000
+# Utterances before a chunk, and after it, that are its context.
 CONTEXT_UTTERANCES = 2
-"""Utterances before a chunk, and after it, that are its context."""
+# Length to which each of them is cut: a chunk should be found for its own words.
 CONTEXT_CHARS = 300
-"""Length to which each of them is cut: a chunk should be found for its own words."""
 
 
+# Put before a piece that continues a long message.
 CONTINUED = "… "
-"""Put before a piece that continues a long message."""
 
 
 @frozen

@@ -8,8 +8,8 @@ from typing import Any
 from kept.base.records import Filter
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER, KeyPattern, ProjectScope, Viewer
 
+# A condition and its values.
 Condition = tuple[str, list[Any]]
-"""A condition and its values."""
 
 _HAS_TAG = (
     "(c.source = 'memory' AND EXISTS (SELECT FROM kept.note_tags t WHERE t.space = c.space AND t.key = %s"

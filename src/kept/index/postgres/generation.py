@@ -53,8 +53,8 @@ _DELETE_CHUNKS = (
     " all_words = all_words - (SELECT coalesce(sum(cardinality(words) + cardinality(context)), 0) FROM gone)"
     " WHERE id = %(space)s"
 )
+# A column of text cannot have it.
 _NO_NUL = str.maketrans({"\0": "\ufffd"})
-"""A column of text cannot have it."""
 
 
 @frozen

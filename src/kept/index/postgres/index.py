@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from kept.storage.contract import Storage
 
+# Lease of a workspace that whoever indexes it holds.
 INDEX_LEASE = "index"
-"""Lease of a workspace that whoever indexes it holds."""
 _META_SCHEMA = "schema"
 _STATE = (
     "SELECT i.id, i.live, i.version, i.meta, s.chunks, s.text_words, s.all_words"

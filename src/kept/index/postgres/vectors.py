@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from kept.index.postgres.generation import PostgresGeneration
 
 
+# Rows that are read beyond those that are wanted: the server adds up in single precision, so ties may swap.
 _SPARE = 16
-"""Rows that are read beyond those that are wanted: the server adds up in single precision, so ties may swap."""
 
 
 class PostgresVectors:

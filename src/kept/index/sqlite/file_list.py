@@ -11,8 +11,8 @@ from kept.base.records import Filter, Source
 from kept.base.values import frozen
 from kept.index.sqlite.filter_sql import filter_sql
 
+# Enough for a title and the words after it.
 FIRST_CHUNKS = 3
-"""Enough for a title and the words after it."""
 
 
 @frozen

@@ -7,8 +7,8 @@ from typing import Any
 from kept.base.records import Filter
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER, KeyPattern, ProjectScope, Viewer
 
+# A condition and its values.
 Condition = tuple[str, list[Any]]
-"""A condition and its values."""
 
 _HAS_TAG = (
     "(c.source = 'memory' AND EXISTS (SELECT 1 FROM note_tags t WHERE t.key = ? AND t.path = c.path"

@@ -32,8 +32,8 @@ from kept.index.sqlite.vectors import VectorTable
 if TYPE_CHECKING:
     from kept.index.sqlite.file_list import FileLists
 
+# A merge rewrites the whole full-text index. It is done when at least one chunk in ten has changed.
 _MERGE_SHARE = 10
-"""A merge rewrites the whole full-text index. It is done when at least one chunk in ten has changed."""
 
 TABLES = ("files", "chunks", "chunks_fts", "chunks_vec", *NOTE_TABLES)
 

@@ -23,8 +23,8 @@ _META_SCHEMA = "schema"
 _META_WORKSPACE = "workspace"
 _META_GENERATION = "generation"
 
+# In smaller pages, an eighth of the space after chunks was too short for another one.
 PAGE_BYTES = 8192
-"""In smaller pages, an eighth of the space after chunks was too short for another one."""
 
 
 class Index:

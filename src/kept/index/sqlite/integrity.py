@@ -19,9 +19,10 @@ from kept.index.sqlite.generation import Generation
 from kept.index.sqlite.index import Index
 from kept.index.sqlite.rows import NOTE_TABLES
 
+# Up to this size (a quarter of a second), every sync that a user asks for checks the pages.
 QUICK_CHECK_BYTES = 64_000_000
-"""Up to this size (a quarter of a second), every sync that a user asks for checks the pages."""
 
+# What would be wrong, and a query that counts it.
 _NONE_EXPECTED = (
     (
         "chunks belong to no file",
@@ -49,7 +50,6 @@ _NONE_EXPECTED = (
         for table in NOTE_TABLES
     ),
 )
-"""What would be wrong, and a query that counts it."""
 
 
 def find_damage(index: Index) -> list[str]:

@@ -18,12 +18,12 @@ from kept.base.values import frozen
 from kept.base.words.segment import name_key
 from kept.index.sqlite.filter_sql import hidden_notes_sql
 
+# Kinds of names, the most telling first: of the file, in the properties, and the first heading.
 FILE, TITLE, ALIAS, HEADING = 0, 1, 2, 3
-"""Kinds of names, the most telling first: of the file, in the properties, and the first heading."""
 NOTE_TABLES = ("notes", "note_names", "note_tags", "note_links")
 _MAX_KEY_CHARS = 400
+# First and last line of a tag that counts for the whole note.
 WHOLE_NOTE = (0, 1 << 40)
-"""First and last line of a tag that counts for the whole note."""
 
 
 @frozen
@@ -165,10 +165,10 @@ class NoteTables:
         ]
 
 
+# Incremented with generation.sql: an index of another version is rebuilt.
 SCHEMA_VERSION = 6
-"""Incremented with generation.sql: an index of another version is rebuilt."""
+# Key of the parameters of the build: sizes, versions, and the embedder whose vectors the index holds.
 META_RECIPE = "recipe"
-"""Key of the parameters of the build: sizes, versions, and the embedder whose vectors the index holds."""
 
 
 @frozen

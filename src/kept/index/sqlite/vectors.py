@@ -23,15 +23,15 @@ import apsw
 
 from kept.base.sqlite import IN_ROWS, pack_rows
 
+# Order of `chunks c` by content, regardless of when they were indexed. Within a line, row numbers follow the text: its
+# chunks are written together (`Generation.replace_file`).
 CHUNK_ORDER = "c.path, c.start_line, c.row"
-"""Order of `chunks c` by content, regardless of when they were indexed. Within a line, row numbers follow the text:
-its chunks are written together (`Generation.replace_file`)."""
 
+# Scans, and rows from which on numpy is imported then. That takes longer than a search. A process that keeps searching
+# earns it back, sooner with many rows; one that ends after a search does not.
 _WORTH_NUMPY = ((3, 8_000), (20, 200))
-"""Scans, and rows from which on numpy is imported then. That takes longer than a search. A process that keeps searching
-earns it back, sooner with many rows; one that ends after a search does not."""
+# Up to this many rows, a filtered search reads the codes of these rows and compares no others.
 _FEW_ROWS = 5_000
-"""Up to this many rows, a filtered search reads the codes of these rows and compares no others."""
 
 
 class _VectorBlock:

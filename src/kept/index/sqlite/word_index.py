@@ -27,15 +27,15 @@ from kept.index.sqlite.vectors import CHUNK_ORDER
 if TYPE_CHECKING:
     from kept.index.sqlite.word_lists import ListedPhraseSearch, WordLists
 
+# Weights of a word in the text and in the context of a chunk when the best chunks are picked.
 TEXT_WEIGHT, CONTEXT_WEIGHT = 1.0, 0.5
-"""Weights of a word in the text and in the context of a chunk when the best chunks are picked."""
+# Rows with a phrase of the query, up to which reading them all is faster than looking up each candidate.
 ONE_PASS = 25_000
-"""Rows with a phrase of the query, up to which reading them all is faster than looking up each candidate."""
+# With more rows to rank than this, only rows with one of the rarer phrases are looked at.
 ROWS_BUDGET = 6_000
-"""With more rows to rank than this, only rows with one of the rarer phrases are looked at."""
 
+# Number of a phrase in a query, and how often the text and the context of a chunk have it.
 PhraseCount = tuple[int, int, int]
-"""Number of a phrase in a query, and how often the text and the context of a chunk have it."""
 
 
 class Phrase(NamedTuple):
@@ -118,8 +118,8 @@ def either(phrases: Iterable[CountedPhrase]) -> str:
     return " OR ".join(quote(phrase.phrase) for phrase in phrases)
 
 
+# Name and arguments of the tokenizer of FTS5 that makes stems of words.
 TOKENIZER = ("porter", ["unicode61", "remove_diacritics", "2", "categories", "L* N* Co Mn Mc So"])
-"""Name and arguments of the tokenizer of FTS5 that makes stems of words."""
 _MAX_REMEMBERED = 20_000
 T = TypeVar("T")
 

@@ -37,19 +37,19 @@ from kept.index.sqlite.word_index import (
     unpack_counts,
 )
 
+# Constants of BM25 in FTS5.
 K1, B = 1.2, 0.75
-"""Constants of BM25 in FTS5."""
 _LEAST_IDF = 1e-6
+# Entries of all lists that are kept until the index changes, of 8 bytes each.
 MAX_HELD = 3_000_000
-"""Entries of all lists that are kept until the index changes, of 8 bytes each."""
 _MOST_COUNTED, _MOST_IN_INT32 = 0xFFFF, 0x7FFF_FFFF
 
+# Entries of the lists that are read for a query, rarest phrases first.
 LISTED_BUDGET = 50_000
-"""Entries of the lists that are read for a query, rarest phrases first."""
 _FIRST_FILTERED = 500
 
+# An array of numpy.
 Array = Any
-"""An array of numpy."""
 
 
 @frozen
