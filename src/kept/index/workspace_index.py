@@ -330,7 +330,7 @@ class WorkspaceIndex:
         if api is None:
             return None
         book, job_texts, settings = open_batches(self.config), self.limits.job_texts, self.settings.remote.batch
-        return BatchRunner(api, settings, book, self.clock, job_texts=job_texts, force=force, in_search=in_search)
+        return BatchRunner(api, settings, book, self.clock, job_texts, force, in_search)
 
     def record_usage(self, before: Usage, *, cached: int = 0, texts: int = 0) -> None:
         """Record the usage since ``before``. ``texts`` is the number of embedded texts, for an embedder that does not
