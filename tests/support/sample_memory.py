@@ -15,51 +15,7 @@ from kept.testing import ScriptedChat
 from tests.support.agents import NOW, AgentHarness, open_agent
 from tests.support.workspaces import write_note
 
-NOTES = {
-    "MEMORY.md": """# Memory
-
-## People
-
-- Jonas is the weekend driver; he is allergic to nuts and must not handle the praline boxes. #people
-- Ines from [[Altenberg mill]] answers only by phone.
-
-## House
-
-- The gate code is 4711 (since 2026-02-01, was 2203).
-- The nightly backup runs at 02:30, see [[Backups]]. #ops
-""",
-    "USER.md": "# User\n\nPrefers short answers, with the command first and the reason after it.\n",
-    "memory/suppliers/altenberg-mill.md": """---
-title: Altenberg mill
-aliases: [the mill]
-tags: [supplier/flour]
----
-
-The mill delivers on **Tuesdays** before six. Orders close on Sunday evening.
-
-| flour | bags | price |
-|---|--:|--:|
-| spelt 630 | 12 | 18.40 |
-
-- [ ] Agree on prices for the summer, with [[MEMORY|Ines]]
-""",
-    "memory/ops/backups.md": """# Backups
-
-The nightly backup had been failing since the disk was full. Nobody noticed, because the alert went to an old address.
-
-1. A restore is tested on the first Monday of the month, see [[2026-03-02]].
-
-```sh
-restic -r /srv/backup check --read-data-subset=5%
-```
-
-> A backup that was never restored is a hope, not a backup. #ops
-""",
-    "memory/ops/oven.md": "# Oven\n\nThe sensor of oven 2 reported 412 °C. Part REF-0200-3, from Hartmann. #ops\n",
-    "memory/ideas.md": "# Ideas\n\nSell [[Altenberg mill|mill]] flour in small bags. A shelf beside the till. #shop\n",
-    "memory/2026-02-13.md": "# 2026-02-13\n\n## 07:40\n\nOven 2 failed again, see [[oven]]. Bread was late.\n",
-    "memory/2026-03-02.md": "# 2026-03-02\n\n## 09:10\n\nTested a restore, see [[Backups]]. Matcha (抹茶) sold out.\n",
-}
+NOTES = Path(__file__).with_name("sample_notes")
 QUIET_DAYS = (3, 4, 9, 11, 12, 18, 20, 24, 25, 31, 33, 38, 40, 41, 47, 52, 55, 60, 61, 70, 78, 83, 90, 104, 118, 140)
 _ANSWERS = {
     "When does the mill deliver?": "On **Tuesdays** before six; orders close on Sunday evening "
@@ -83,8 +39,8 @@ def _answer(request: ChatRequest) -> Any:
 
 def write_sample(tmp_path: Path) -> str:
     """Write the sample below tmp_path. Return the id of the conversation with the agent."""
-    for path, text in NOTES.items():
-        write_note(tmp_path / "workspace", path, text)
+    for file in NOTES.rglob("*.md"):
+        write_note(tmp_path / "workspace", str(file.relative_to(NOTES)), file.read_text())
     for days in QUIET_DAYS:
         day = NOW.date() - dt.timedelta(days=days)
         text = f"# {day}\n\n## 08:15\n\nBaked {40 + days % 17} loaves; {days % 5} were left in the evening.\n"
