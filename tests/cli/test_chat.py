@@ -64,13 +64,6 @@ def test_json_for_a_script_and_a_conversation_that_goes_on(kept, options):
     assert (ended.code, "has ended" in ended.err) == (2, True)
 
 
-def test_forgetting_is_confirmed_from_one_process_to_the_next(kept, options, workspace):
-    kept(*options, "chat", "-m", "/remember The spare key is under the mat.")
-    assert "/forget yes" in kept(*options, "chat", "-m", "/forget spare key").out
-    assert "Forgotten: 1 passage" in kept(*options, "chat", "-m", "/forget yes").out
-    assert "spare key" not in (workspace / "MEMORY.md").read_text()
-
-
 @pytest.mark.parametrize("args", [["-m", "  "], ["--json"], []])
 def test_nothing_to_say_is_said(kept, options, args):
     got = kept(*options, "chat", *args)

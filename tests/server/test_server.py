@@ -138,38 +138,35 @@ def test_a_server_finishes_what_it_has_begun_when_it_is_told_to_stop(home, tmp_p
         client.get("/healthz")
 
 
-def test_too_many_requests_wait_by_token_and_by_address(tmp_path, monkeypatch):
+async def test_too_many_requests_wait_by_token_and_by_address(tmp_path, monkeypatch):
     monkeypatch.setattr(server_module, "TOKEN_BURST", 3)
     monkeypatch.setattr(server_module, "ADDRESS_BURST", 5)
     token, other, person = (create_token(tmp_path / "home", name, "read") for name in ("busy", "calm", "person"))
     slow = {"serve.token_rate_per_s": 0.01, "serve.address_rate_per_s": 0.01, "serve.trusted_proxies": "127.0.0.1"}
 
-    async def scenario():
-        async with serving(tmp_path, **slow, **{"web.enabled": True}) as at:
+    async with serving(tmp_path, **slow, **{"web.enabled": True}) as at:
 
-            async def get(address: str, secret: str = token) -> httpx.Response:
-                headers = {"X-Forwarded-For": f"9.9.9.9, {address}", **bearer(secret)}
-                return await at.client.get("/v1/models", headers=headers)
+        async def get(address: str, secret: str = token) -> httpx.Response:
+            headers = {"X-Forwarded-For": f"9.9.9.9, {address}", **bearer(secret)}
+            return await at.client.get("/v1/models", headers=headers)
 
-            assert [(await get("10.1.1.1")).status_code for _ in range(4)] == [200, 200, 200, 429]
-            refused = await get("10.1.1.2")
-            assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limited")
-            assert 1 <= int(refused.headers["retry-after"]) <= 100
-            # neither its token nor its address was used much
-            assert (await get("10.1.1.3", other)).status_code == 200
-            assert (await get("10.1.1.1", other)).status_code == 200
-            # The sixth from this address, whatever it says before it: others there do not keep a right token out.
-            assert (await get("10.1.1.1", "wrong")).status_code == 429
-            assert [(await get("10.1.1.1", other)).status_code for _ in range(2)] == [200, 429]
-            form = {"Origin": at.url, "X-Forwarded-For": "10.1.1.7"}
-            assert (await at.client.post("/login", data={"token": person}, headers=form)).status_code == 303
-            assert (await at.client.get("/notes", headers={"X-Forwarded-For": "10.1.1.1"})).status_code == 200
-            at.client.cookies.clear()
-            assert (await at.client.get("/notes", headers={"X-Forwarded-For": "10.1.1.1"})).status_code == 429
-            assert (await get("10.1.1.9", "wrong")).status_code == 401
-            assert [(await at.client.get("/healthz")).status_code for _ in range(8)] == [200] * 8
-
-    asyncio.run(scenario())
+        assert [(await get("10.1.1.1")).status_code for _ in range(4)] == [200, 200, 200, 429]
+        refused = await get("10.1.1.2")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "rate_limited")
+        assert 1 <= int(refused.headers["retry-after"]) <= 100
+        # neither its token nor its address was used much
+        assert (await get("10.1.1.3", other)).status_code == 200
+        assert (await get("10.1.1.1", other)).status_code == 200
+        # The sixth from this address, whatever it says before it: others there do not keep a right token out.
+        assert (await get("10.1.1.1", "wrong")).status_code == 429
+        assert [(await get("10.1.1.1", other)).status_code for _ in range(2)] == [200, 429]
+        form = {"Origin": at.url, "X-Forwarded-For": "10.1.1.7"}
+        assert (await at.client.post("/login", data={"token": person}, headers=form)).status_code == 303
+        assert (await at.client.get("/notes", headers={"X-Forwarded-For": "10.1.1.1"})).status_code == 200
+        at.client.cookies.clear()
+        assert (await at.client.get("/notes", headers={"X-Forwarded-For": "10.1.1.1"})).status_code == 429
+        assert (await get("10.1.1.9", "wrong")).status_code == 401
+        assert [(await at.client.get("/healthz")).status_code for _ in range(8)] == [200] * 8
 
 
 def test_other_machines_are_not_served_without_a_token(home, tmp_path):

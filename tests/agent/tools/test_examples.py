@@ -1,13 +1,12 @@
 """The worked examples, as they stand, against a model on loopback."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.chat_server import Call, ModelServer, Says
+from tests.support.commands import run_python
 from tests.support.files import write_file
 from tests.support.repository import ROOT
 
@@ -18,21 +17,10 @@ EXAMPLES = ROOT / "examples"
 
 def run(example: str, server: ModelServer, *question: str) -> str:
     write_file(Path.home() / ".kept/workspace/MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n")
-    ended = subprocess.run(
-        [sys.executable, str(EXAMPLES / example), *question],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={
-            "HOME": str(Path.home()),
-            "ANTHROPIC_BASE_URL": server.anthropic_url,
-            "ANTHROPIC_API_KEY": "none",
-            "OPENAI_BASE_URL": server.openai_url,
-            "OPENAI_API_KEY": "none",
-        },
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
+    urls = {"ANTHROPIC_BASE_URL": server.anthropic_url, "OPENAI_BASE_URL": server.openai_url}
+    env = {"HOME": str(Path.home()), **urls, "ANTHROPIC_API_KEY": "none", "OPENAI_API_KEY": "none"}
+    ended = run_python((EXAMPLES / example).read_text(), *question, env=env)
+    assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout
 
 

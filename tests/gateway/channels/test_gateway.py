@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import threading
 from pathlib import Path
 
 import httpx
@@ -18,6 +17,7 @@ from tests.support.commands import KEPT
 from tests.support.gateway_processes import Process
 from tests.support.repository import ROOT
 from tests.support.telegram_server import TOKEN, BotApi
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -103,31 +103,13 @@ def test_the_examples_of_the_guide_work_as_they_stand(tmp_path, model):
         gateway.kill()
 
 
-def test_being_told_to_stop_it_finishes_what_it_accepted(tmp_path, started):
-    gateway = started("gateway.http.debounce_ms=600000")
-    url = gateway.url()
-    answers = []
-    asking = threading.Thread(
-        target=lambda: answers.append(
-            httpx.post(f"{url}/v1/messages", json={"user": "a", "text": "Hi <<1>>", "id": "m1"}, timeout=60)
-        )
-    )
-    asking.start()
-    inbox = tmp_path / "home/agents/main/inbox.jsonl"
-    wait_for(lambda: inbox.exists() and b'"m1"' in inbox.read_bytes())
-    assert gateway.stop() == 0
-    asking.join(60)
-    assert answers[0].json()["reply"] == "Answering <<1>>"
-    assert gateway.lines[-1] == "Stopped."
-
-
 def test_while_it_runs_the_index_follows_the_notes(tmp_path, started):
     gateway = started("memory_search.sync.watch_debounce_ms=0")
     gateway.url()
     with Memory.open(tmp_path / "workspace", home=tmp_path / "home") as memory:
-        wait_for(lambda: find_watcher(memory.config) == gateway.process.pid)
+        wait_until(lambda: find_watcher(memory.config) == gateway.process.pid, "the gateway follows the notes")
         (tmp_path / "workspace/MEMORY.md").write_text("- Staging is on port 5433.\n")
-        wait_for(lambda: memory.status().files == 1)
+        wait_until(lambda: memory.status().files == 1, "the note is indexed")
     assert gateway.stop() == 0
 
 
@@ -147,15 +129,6 @@ def test_status_says_what_is_still_to_be_answered(tmp_path, kept, started):
     again.url()
     assert again.stop() == 0
     assert state() == {"waiting": 0, "undelivered": 0, "unsure": 0, "damaged": 0}
-
-
-def wait_for(is_so):
-    pause = threading.Event()
-    for _ in range(1200):
-        if is_so():
-            return
-        pause.wait(0.05)
-    raise AssertionError("it did not come to that")
 
 
 def test_what_is_wrong_with_the_settings_is_one_line(tmp_path, kept):
@@ -178,14 +151,3 @@ def test_the_gateways_own_age_of_a_session_counts_where_it_is_set(tmp_path):
     reset = with_session_age(load_config(settings={setting: 90_000})).config.agent.session.reset
     assert (reset.mode, reset.idle_minutes) == ("idle", 2)
     assert with_session_age(load_config(settings={setting: 0})).config.agent.session.reset.mode == "none"
-
-
-def test_a_gateway_that_could_not_start_or_has_stopped_does_not_keep_another_from_starting(kept, started):
-    for settings in (["model.provider=extractive", "gateway.http.enabled=false"], []):
-        options = [part for setting in settings for part in ("--set", setting)]
-        assert kept(*options, "gateway").code in (2, 10)
-    gateway = started()
-    assert gateway.url()
-    assert kept("--set", "model.provider=extractive", "gateway").code == 5
-    assert gateway.stop() == 0
-    assert started().url()

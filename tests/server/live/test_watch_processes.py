@@ -3,12 +3,11 @@
 import json
 import queue
 import signal
-import subprocess
 import threading
 
 import pytest
 
-from tests.support.commands import KEPT, kept_environment
+from tests.support.commands import kept_environment, run_kept, start_kept
 from tests.support.waiting import PATIENCE_S, wait_until
 from tests.support.workspaces import open_memory, paths, write_note
 
@@ -22,13 +21,7 @@ class Watcher:
 
     def __init__(self, tmp_path, *settings):
         more = [part for setting in settings for part in ("--set", setting)]
-        self.process = subprocess.Popen(
-            [KEPT, *DEBOUNCE, *more, "index", "--watch", "--json"],
-            env=kept_environment(tmp_path),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.process = start_kept(tmp_path, *DEBOUNCE, *more, "index", "--watch", "--json")
         self.pid = self.process.pid
         self.role = None
         self._events = queue.Queue()
@@ -116,8 +109,4 @@ def test_watchers_of_two_workspaces_do_not_stand_in_each_others_way(watch, tmp_p
 
 
 def status_of(tmp_path):
-    ended = subprocess.run(
-        [KEPT, "status", "--json"], env=kept_environment(tmp_path), capture_output=True, text=True, timeout=60
-    )
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
+    return run_kept("status", "--json", env=kept_environment(tmp_path), cwd=tmp_path).json

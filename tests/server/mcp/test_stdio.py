@@ -2,14 +2,13 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from kept.agent.tools.tool_definitions import TOOLS
 from kept.agent.tools.toolbox import FORGET_TOOL
-from tests.support.commands import run_python
+from tests.support.commands import run_python, start_python
 from tests.support.files import tree_of, write_file
 from tests.support.mcp_client import HELLO
 
@@ -163,39 +162,31 @@ def test_fifty_calls_at_once_are_all_answered(client, notes):
 # its surroundings
 
 
-def test_what_a_library_prints_goes_to_standard_error(tmp_path, server_env, notes):
+def test_what_a_library_prints_goes_to_standard_error(server_env, notes):
     """A print, a write to the descriptor itself, a warning and a log line, all from inside a tool call."""
-    write_file(
-        tmp_path / "loud/loud.py",
-        "import logging, os, sys, warnings\n"
-        "from kept.agent.tools.toolbox import Toolbox\n"
-        "quiet = Toolbox.run\n"
-        "def loud(self, *args, **more):\n"
-        "    print('printed', flush=True)\n"
-        "    os.write(1, b'descriptor\\n')\n"
-        "    warnings.warn('warned')\n"
-        "    logging.getLogger('x').warning('logged')\n"
-        "    return quiet(self, *args, **more)\n"
-        "Toolbox.run = loud\n"
-        "sys.argv = ['kept', 'mcp']\n"
-        "from kept.cli import main\n"
-        "main()\n",
-    )
-    lines = (
-        '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},'
-        '"clientInfo":{"name":"t","version":"1"}}}\n'
-        '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
-        '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"memory_get","arguments":{"path":"MEMORY.md"}}}\n'
-    )
-    with subprocess.Popen(
-        [sys.executable, str(tmp_path / "loud/loud.py")],
-        env=server_env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        process.stdin.write(lines)
+    program = """
+        import logging, os, sys, warnings
+        from kept.agent.tools.toolbox import Toolbox
+        quiet = Toolbox.run
+        def loud(self, *args, **more):
+            print('printed', flush=True)
+            os.write(1, b'descriptor' + os.linesep.encode())
+            warnings.warn('warned')
+            logging.getLogger('x').warning('logged')
+            return quiet(self, *args, **more)
+        Toolbox.run = loud
+        sys.argv = ['kept', 'mcp']
+        from kept.cli import main
+        main()
+    """
+    call = {"name": "memory_get", "arguments": {"path": "MEMORY.md"}}
+    messages = [
+        {"id": 1, "method": "initialize", "params": HELLO},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": call},
+    ]
+    with start_python(program, env=server_env, stderr=subprocess.PIPE) as process:
+        process.stdin.writelines(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages)
         process.stdin.flush()
         answers = [process.stdout.readline(), process.stdout.readline()]
         out, err = process.communicate(timeout=60)
@@ -223,7 +214,7 @@ def test_without_the_sdk_one_line_says_what_to_install(server_env, tmp_path):
     assert ended.stdout == ""
 
 
-def test_it_keeps_the_index_live_and_another_takes_over(start, notes, kept):
+def test_it_keeps_the_index_live_also_for_another(start, notes, kept):
     first, second = start(), start()
     for client in (first, second):
         client.greet()
@@ -232,13 +223,9 @@ def test_it_keeps_the_index_live_and_another_takes_over(start, notes, kept):
     pids = {first.process.pid, second.process.pid}
     watcher = kept("status", "--json").json["watcher"]
     assert watcher in pids
-    leader, other = (first, second) if watcher == first.process.pid else (second, first)
+    other = second if watcher == first.process.pid else first
     write_file(notes / "memory/kite.md", "The kite is in the attic.\n")
     assert "attic" in text_of(other.call("memory_search", query="where is the kite"))
-    leader.process.kill()
-    leader.process.wait()
-    while kept("status", "--json").json["watcher"] != other.process.pid:
-        pass
 
 
 def test_half_a_surrogate_pair_is_answered(client, notes):
