@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -76,7 +75,7 @@ class Agent:
         )
         self.models = SessionModels(self.services)
         self.approvals = self.services.approvals
-        self._logs: OrderedDict[str, SessionLog] = OrderedDict()
+        self._logs: dict[str, SessionLog] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Lock of each session in use. It goes with the last turn that holds it or waits for it."""
 
@@ -98,9 +97,8 @@ class Agent:
         """Record that messages are no longer to be answered, so that no later request repeats them."""
         async with self._session(session_id) as log:
             view = await asyncio.to_thread(log.view)
-            answered = {answered_id for answer in view.answers for answered_id in answer.answered_ids}
             received = {logged.inbound_id for logged in view.inbound}
-            open_ids = [name for name in message_ids if name in received and name not in answered]
+            open_ids = [name for name in message_ids if name in received and name not in view.answered_ids]
             if open_ids:
                 metadata = {ANSWERS: open_ids, REPLY: NO_REPLY}
                 await run_to_end(log.add, Message("assistant", (Text(STOPPED),), metadata=metadata))
@@ -127,11 +125,10 @@ class Agent:
     async def _session(self, session_id: str) -> AsyncIterator[SessionLog]:
         """Hold a session for one turn, and return its log."""
         async with self._turns.setdefault(session_id, asyncio.Lock()):
-            log = self._logs.get(session_id)
+            log = self._logs.pop(session_id, None)
             if log is None:
                 log = await asyncio.to_thread(SessionLog, self.services.sessions, session_id)
             self._logs[session_id] = log
-            self._logs.move_to_end(session_id)
-            while len(self._logs) > _MAX_LOGS:
-                self._logs.popitem(last=False)
+            if len(self._logs) > _MAX_LOGS:
+                del self._logs[next(iter(self._logs))]  # the one that was not used for longest
             yield log

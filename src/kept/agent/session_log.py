@@ -84,6 +84,11 @@ class ConversationView:
     undecided: frozenset[str] = frozenset()
     """Ids of tool calls that a person was asked about and that were not decided."""
 
+    @property
+    def answered_ids(self) -> frozenset[str]:
+        """Channel ids of the messages that have an answer."""
+        return frozenset(answered_id for answer in self.answers for answered_id in answer.answered_ids)
+
 
 def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
     """Return the state of a conversation. If the transcript has branches, follow the one with the last entry."""

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
@@ -67,40 +67,42 @@ EMPTY_ANSWER = "The model sent an empty answer."
 log = logging.getLogger(__name__)
 
 
-@dataclass
 class AgentTurn:
     """Answer to some messages of one session."""
 
-    models: SessionModels
-    session: AbstractAsyncContextManager[SessionLog]
-    messages: Sequence[Inbound]
-    group: Sequence[GroupLine]
-    log: SessionLog = field(init=False)
-    services: AgentServices = field(init=False)
-    _material: TurnMaterial = field(init=False)
-    _context: Context = field(init=False)
+    log: SessionLog
+    services: AgentServices
+    _material: TurnMaterial
+    _context: Context
     """Next request, or the last one once the model has answered. All four are set when the turn begins."""
-    _answer: ModelAnswer = field(default_factory=ModelAnswer, init=False)
-    """Last answer of the model."""
-    _ids: list[str] = field(default_factory=list, init=False)
-    """Ids of the messages that this turn answers."""
-    _texts: list[str] = field(default_factory=list, init=False)
-    """Texts that the model wrote beside its tool calls."""
-    _overflows: int = field(default=0, init=False)
-    _failures: int = field(default=0, init=False)
-    """Failed attempts at the next answer."""
-    _usage: ModelUsage = field(default=ModelUsage(), init=False)
-    _requests: int = field(default=0, init=False)
-    _steps: int = field(default=0, init=False)
-    """Answers with tool calls so far."""
-    _own_calls: dict[str, str] = field(default_factory=dict, init=False)
-    """Names of the tools that the model's own program has called, by the id of the call."""
-    _results: list[ToolResult] = field(default_factory=list, init=False)
-    """Results of the tools that the last answer calls, so far."""
-    _remark: str | None = field(default=None, init=False)
-    """What the next request says after everything else."""
-    _is_answered: bool = field(default=False, init=False)
-    """True once the model is not called again."""
+
+    def __init__(
+        self,
+        models: SessionModels,
+        session: AbstractAsyncContextManager[SessionLog],
+        messages: Sequence[Inbound],
+        group: Sequence[GroupLine],
+    ) -> None:
+        self.models, self.session, self.messages, self.group = models, session, messages, group
+        self._answer = ModelAnswer()
+        """Last answer of the model."""
+        self._ids: list[str] = []
+        """Ids of the messages that this turn answers."""
+        self._texts: list[str] = []
+        """Texts that the model wrote beside its tool calls."""
+        self._overflows = self._failures = 0
+        """Requests that were too long, and failed attempts at the next answer."""
+        self._requests, self._usage = 0, ModelUsage()
+        self._steps = 0
+        """Answers with tool calls so far."""
+        self._own_calls: dict[str, str] = {}
+        """Names of the tools that the model's own program has called, by the id of the call."""
+        self._results: list[ToolResult] = []
+        """Results of the tools that the last answer calls, so far."""
+        self._remark: str | None = None
+        """What the next request says after everything else."""
+        self._is_answered = False
+        """True once the model is not called again."""
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
         """Yield the events of the turn. The last one is a `Reply`.
@@ -142,8 +144,7 @@ class AgentTurn:
         """
         view = await asyncio.to_thread(self.log.view)
         ids = [message.id for message in self.messages]
-        answered = {answered_id for answer in view.answers for answered_id in answer.answered_ids}
-        self._ids = [message_id for message_id in dict.fromkeys(ids) if message_id not in answered]
+        self._ids = [message_id for message_id in dict.fromkeys(ids) if message_id not in view.answered_ids]
         if not self._ids:
             answers = [answer for answer in view.answers if set(ids) & set(answer.answered_ids)]
             return [read_reply(answer.entry) for answer in answers[-1:]]
