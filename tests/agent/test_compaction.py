@@ -12,9 +12,9 @@ from kept.agent.events import Inbound, Notice
 from kept.agent.tools.toolbox import Toolbox
 from kept.base.remote_errors import ContextOverflow, ModelFailed
 from kept.errors import WriteFailed
-from kept.models.base import Finished, ModelUsage, ToolUse
+from kept.models.base import Finished, ModelUsage, ToolUse, count_tokens
 from kept.server.doctor import examine
-from kept.sessions.entries import CompactionEntry
+from kept.sessions.entries import CompactionEntry, Message
 from kept.testing import ScriptedChat
 from tests.support.agents import AgentHarness, open_agent, reply, shown
 from tests.support.commands import run_python
@@ -78,7 +78,7 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
             verify_receipt(at.memory, at.sessions.transcripts, compaction.receipt) is None
             for compaction in at.compactions()
         )
-        assert max(map(tokens_of, useless.requests)) < SMALL
+        assert max(map(count_tokens, useless.requests)) < SMALL
 
         first_shown = shown(useless.requests[-1])
         assert facts[3] not in first_shown  # it has left the context
@@ -89,12 +89,6 @@ def test_after_300_turns_and_many_compactions_every_fact_is_found_though_no_flus
             assert any(fact[12:] in hit.snippet for hit in outcome.result), fact
         said = [message.text for message in at.messages(session) if message.role == "user"]
         assert len(said) == 300  # nothing is ever deleted
-
-
-def tokens_of(request):
-    from kept.models.base import count_tokens
-
-    return count_tokens(request)
 
 
 # compacting
@@ -296,12 +290,12 @@ def test_the_window_is_watched_by_what_the_provider_counts(tmp_path):
     """It counts twice what we estimate."""
 
     def reply_with(request):
-        return ["Yes.", Finished("end", ModelUsage(input=2 * tokens_of(request), output=5))]
+        return ["Yes.", Finished("end", ModelUsage(input=2 * count_tokens(request), output=5))]
 
     with open_agent(tmp_path, chat(reply_with)) as at:
         talk(at, 24, words=FILLER * 4)
         assert len(at.compactions()) >= 2
-        assert max(2 * tokens_of(request) for request in at.model.requests if request.purpose == "reply") < SMALL
+        assert max(2 * count_tokens(request) for request in at.model.requests if request.purpose == "reply") < SMALL
 
 
 # flushing
@@ -433,7 +427,7 @@ def test_a_workspace_that_cannot_be_written_costs_no_flush_and_that_is_said(tmp_
 
 def test_a_conversation_too_long_for_one_flush_is_read_in_pieces(tmp_path):
     def flush(request):
-        return ContextOverflow("too long") if tokens_of(request) > 1_200 else "NO_REPLY"
+        return ContextOverflow("too long") if count_tokens(request) > 1_200 else "NO_REPLY"
 
     with open_agent(tmp_path, chat(flush=flush)) as at:
         talk(at, 20)
@@ -477,8 +471,6 @@ def test_messages_that_come_during_a_compaction_stay_in_the_context(tmp_path):
         session = at.session().id
 
         def summary(request):
-            from kept.sessions.entries import Message
-
             at.sessions.append(session, Message.of("user", "Said while it was summarised."))
             return "Small things."
 

@@ -3,7 +3,7 @@
 import json
 
 from kept.agent.context import read_context
-from kept.models.base import ToolUse
+from kept.models.base import ToolUse, count_tokens
 from kept.sessions.entries import Message, Text
 from kept.testing import ScriptedChat
 from tests.support.agents import open_agent, reply
@@ -35,13 +35,8 @@ def test_an_answer_records_what_was_recalled_and_the_size_of_each_part(tmp_path)
 
 
 def test_the_total_is_the_size_of_the_last_request_and_history_grows(tmp_path):
-    model = ScriptedChat(
-        [
-            "Good morning.",
-            ["Let me see.", ToolUse("1", "memory_search", {"query": "harbour"})],
-            "Nothing is known about it.",
-        ]
-    )
+    search = ToolUse("1", "memory_search", {"query": "harbour"})
+    model = ScriptedChat(["Good morning.", ["Let me see.", search], "Nothing is known about it."])
     with open_agent(tmp_path, model) as at:
         at.say("Good morning, I am back from the islands.")
         at.say("Is the harbour open?")
@@ -50,8 +45,6 @@ def test_the_total_is_the_size_of_the_last_request_and_history_grows(tmp_path):
         history = read_context(last)["tokens"]["history"]
         assert history > read_context(first)["tokens"]["history"] == 0
         total = read_context(last)["tokens"]["total"]
-        from kept.models.base import count_tokens
-
         assert abs(total - count_tokens(model.requests[-1])) <= 8, "parts are rounded up"
         assert last.metadata["context"]["lines"][0] == 2, "the first message"
 

@@ -9,7 +9,7 @@ import pytest
 from kept.config import load_config
 from kept.models.extractive import ExtractiveChat
 from tests.support.agents import open_agent, reply
-from tests.support.chat_server import Call, ModelServer, Says
+from tests.support.chat_server import Call, Says
 from tests.support.remote_agents import remote
 from tests.support.repository import ROOT
 from tests.support.workspaces import write_note
@@ -18,12 +18,6 @@ pytestmark = pytest.mark.slow
 
 FILLER = "It was a long day with many small things to see to, none of which will matter to anybody in a week. "
 both = pytest.mark.parametrize("provider", ["anthropic", "openai"])
-
-
-@pytest.fixture
-def server():
-    with ModelServer() as server:
-        yield server
 
 
 @both
@@ -42,9 +36,6 @@ def test_a_question_is_answered_from_memory_with_a_tool(tmp_path, server, provid
         assert at.session().tokens_in == 2000
         assert at.session().tokens_context == 1115
         assert [message.role for message in at.messages()] == ["user", "assistant", "tool", "assistant"]
-
-
-# a program
 
 
 # no model at all

@@ -2,20 +2,12 @@
 
 import json
 
-import pytest
-
-from tests.support.chat_server import Call, ModelServer, Says
+from tests.support.chat_server import Call, Says
 from tests.support.remote_agents import remote
 from tests.support.workspaces import write_note
 
 LOOK_BACK_BLOCKS = 20
 """The provider looks this many blocks before a breakpoint for a prefix that it has cached."""
-
-
-@pytest.fixture
-def server():
-    with ModelServer() as server:
-        yield server
 
 
 def blocks_of(body) -> list[tuple[str, bool]]:

@@ -154,31 +154,26 @@ def test_what_was_said_beside_the_last_call_is_the_reply_where_nothing_follows(t
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["NO_REPLY", " NO_REPLY\n", "`NO_REPLY`", "**NO_REPLY**", "NO_REPLY.", "no_reply", "No_Reply - nothing was asked."],
-)
-def test_no_reply_is_silent_and_never_streamed(tmp_path, text):
-    for size in (1, 3, 100):
-        with open_agent(tmp_path, ScriptedChat([text], piece_chars=size)) as at:
-            events = at.say("Not for you.", as_id=f"{text}{size}")
-            assert (reply(events).text, reply(events).silent) == ("", True)
-            assert written(events) == ""
-
-
-@pytest.mark.parametrize(
     ("answer", "sent"),
     [
+        *(
+            (silent, "")
+            for silent in ("NO_REPLY", " NO_REPLY\n", "`NO_REPLY`", "**NO_REPLY**", "NO_REPLY.", "no_reply")
+        ),
+        ("No_Reply - nothing was asked.", ""),
         ("Noted.\n\nNO_REPLY", "Noted."),
         ("Noted.\nno_reply\nAnd more.", "Noted.\nAnd more."),
         ("Noted. NO_REPLY", "Noted."),
         ("Say NO_REPLY to stay silent.", "Say NO_REPLY to stay silent."),
+        ("NO_REPLYING\nNO\n\n  N\nend", "NO_REPLYING\nNO\n\n  N\nend"),
     ],
 )
-def test_no_reply_within_a_reply_is_left_out(tmp_path, answer, sent):
-    for size in (1, 2, 100):
+def test_no_reply_is_never_streamed_and_alone_it_is_silent(tmp_path, answer, sent):
+    for size in (1, 2, 3, 100):
         with open_agent(tmp_path, ScriptedChat([answer], piece_chars=size)) as at:
             events = at.say("Remember this.", as_id=f"{answer}{size}")
             assert written(events) == reply(events).text == sent
+            assert reply(events).silent == (not sent)
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])
@@ -191,12 +186,6 @@ def test_reasoning_before_an_answer_is_recorded_and_never_shown(tmp_path, size):
         events = at.say("Hi again")
         assert (written(events), reply(events).text) == ("", "The model sent an empty answer.")
         assert "greets me" not in shown(at.model.requests[-1])
-
-
-def test_a_word_that_only_begins_like_no_reply_is_shown(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(["NO_REPLYING\nNO\n\n  N\nend"], piece_chars=1)) as at:
-        events = at.say("?")
-        assert written(events) == reply(events).text == "NO_REPLYING\nNO\n\n  N\nend"
 
 
 # asked again

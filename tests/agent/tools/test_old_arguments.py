@@ -2,19 +2,14 @@
 
 import pytest
 
-from kept.agent.tools.toolbox import Toolbox
-from kept.sessions.store import SessionStore
 from tests.support.workspaces import write_note
 
 
-@pytest.fixture
-def toolbox(memory, home, workspace):
-    opened = memory()
+@pytest.fixture(autouse=True)
+def notes(toolbox, workspace):
     write_note(workspace, "MEMORY.md", "".join(f"- Fact number {number} about the heron.\n" for number in range(1, 21)))
     write_note(workspace, "memory/2026-03-14.md", "- The walrus arrived.\n")
-    write_note(workspace, f"memory/{opened.clock.now():%Y-%m-%d}.md", "- The seal too.\n")
-    with SessionStore.open(home=home) as sessions:
-        yield Toolbox(opened, sessions)
+    write_note(workspace, f"memory/{toolbox.memory.clock.now():%Y-%m-%d}.md", "- The seal too.\n")
 
 
 @pytest.mark.parametrize(

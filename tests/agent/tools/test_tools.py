@@ -76,6 +76,9 @@ def test_every_filter_of_a_search_filters(toolbox):
     assert sources(channel="signal") == set()
     assert sources(since="2026-03-14") == {"sessions"}
     assert sources(until="2026-03-13") == {"memory"}
+    assert sources(path="memory") == {"memory"}
+    nowhere = toolbox.run("memory_search", {"query": "staging port", "path": "nowhere"})
+    assert "No note matches 'nowhere'" in nowhere.text
     assert len(toolbox.run("memory_search", {"query": "staging port", "maxResults": 1}).result.hits) == 1
     assert toolbox.run("memory_search", {"query": "staging port", "minScore": 1}).result.hits == ()
 
@@ -294,11 +297,3 @@ def test_notes_can_be_listed_without_a_question(toolbox, workspace):
     nothing = toolbox.run("memory_list", {"tags": "gardn"})
     assert "Nothing matches." in nothing.text
     assert "> No note has the tag 'gardn'." in nothing.text
-
-
-def test_a_search_can_be_limited_to_a_folder(toolbox, workspace):
-    write_file(workspace / "memory/projects/bees.md", "The bees fly at noon.\n")
-    write_file(workspace / "memory/bees.md", "The bees sleep at night.\n")
-    results = toolbox.run("memory_search", {"query": "bees", "path": "memory/projects"}).result
-    assert [hit.path for hit in results] == ["memory/projects/bees.md"]
-    assert "No note matches 'nowhere'" in toolbox.run("memory_search", {"query": "bees", "path": "nowhere"}).text

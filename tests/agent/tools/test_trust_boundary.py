@@ -30,41 +30,15 @@ from kept.sessions.entries import Message, StateEntry
 from kept.sessions.store import SessionStore
 from tests.support.files import tree_of, write_file
 
-
-@pytest.fixture
-def toolbox(memory, home):
-    with SessionStore.open(home=home) as sessions:
-        yield Toolbox(memory(), sessions)
-
-
 # what tools may write
 
 OWN = ["SOUL.md", "AGENTS.md", "USER.md", "IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md", "CLAUDE.md"]
 SPELLINGS = [
-    "./SOUL.md",
-    ".//SOUL.md",
-    "memory/../SOUL.md",
-    "memory\\..\\SOUL.md",
-    ".\\SOUL.md",
-    "soul.md",
-    "Soul.MD",
-    "agents.md",
-    "ＳＯＵＬ.md",
-    "SOUL．md",
-    "SO\u200bUL.md",
-    "SOUL\u00ad.md",
-    "ſoul.md",
-    "SOUL.md.",
-    "SOUL.md ",
-    "SOUL.md::$DATA",
-    "SOUL.md:x.md",
-    "%53OUL.md",
-    "kept://notes/SOUL.md",
-    "kept://notes/%53OUL.md",
-    "kept://notes/memory/%2e%2e/SOUL.md",
-    "memory/SOUL.md",
-    "memory/projects/CLAUDE.md",
-]
+    "./SOUL.md", ".//SOUL.md", "memory/../SOUL.md", "memory\\..\\SOUL.md", ".\\SOUL.md", "soul.md", "Soul.MD",
+    "agents.md", "ＳＯＵＬ.md", "SOUL．md", "SO\u200bUL.md", "SOUL\u00ad.md", "ſoul.md", "SOUL.md.", "SOUL.md ",
+    "SOUL.md::$DATA", "SOUL.md:x.md", "%53OUL.md", "kept://notes/SOUL.md", "kept://notes/%53OUL.md",
+    "kept://notes/memory/%2e%2e/SOUL.md", "memory/SOUL.md", "memory/projects/CLAUDE.md",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("to", [*OWN, *SPELLINGS])
