@@ -102,9 +102,8 @@ def test_use_embeds_everything_writes_the_setting_and_switches_the_index(run, ti
     check("models use", used)
     assert used["index"]["rebuilt"] == "the embedder changed from multilingual-384 to tiny"
     assert (used["index"]["embedded"], used["index"]["cached"]) == (2, 0)
-    assert used["settings"] == [
-        {"setting": "memory_search.model", "value": "tiny", "changed": True, "path": str(home / "config.yaml")}
-    ]
+    change = {"setting": "memory_search.model", "value": "tiny", "changed": True, "in": "agents.defaults"}
+    assert used["settings"] == [{**change, "path": str(home / "config.yaml")}]
     assert run("search", "cat", "--json")["model"] == "tiny"
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
+from kept.agent.tools.record_json import written_json
 from kept.base.limits import clip, is_utf8, one_line
 from kept.base.records import Written
 from kept.cli.options import option, person_option, switch
-from kept.cli.output import cyan, dim, echo, print_json, printable, read_stdin, warn_all
+from kept.cli.output import cyan, dim, printable, read_stdin
 from kept.cli.root import Globals, command_author
 from kept.errors import NoteTooLarge, UsageError
 
@@ -70,28 +72,24 @@ def command(options: Globals, /, text: tuple[str, ...], project: str | None, per
         author = command_author(memory.config.agent_id, "add")
         written = memory.add(note, project=project, author=author, **target)
         folder = memory.workspace.root
-    if options.as_json:
-        from kept.agent.tools.record_json import written_json
+    options.report(
+        lambda: {**written_json(written), "workspaceDir": folder},
+        _written_lines(written, folder),
+        degraded=written.degraded if written.is_new else (),
+    )
 
-        print_json({**written_json(written), "workspaceDir": folder})
-    else:
-        _show_written(written, folder)
 
-
-def _show_written(written: Written, folder: str) -> None:
+def _written_lines(written: Written, folder: str) -> Iterator[str]:
     citation = cyan(printable(written.citation))
     if not written.is_new:
-        echo(f"Not written again: {citation} says the same. --again writes it anyway.")
+        yield f"Not written again: {citation} says the same. --again writes it anyway."
         return
-    warn_all(written.degraded)
-    echo(f"Kept in {citation} (folder {folder}).")
+    yield f"Kept in {citation} (folder {folder})."
     if written.replaced:
-        echo(f"Struck through: {cyan(printable(written.replaced))}.")
+        yield f"Struck through: {cyan(printable(written.replaced))}."
     for fact in written.near:
-        relation = _RELATIONS[fact.relation]
-        text = printable(clip(one_line(fact.text), _SHOWN_CHARS))
-        echo(f"{relation} {cyan(printable(fact.citation))}: {text}")
+        cited, text = printable(fact.citation), printable(clip(one_line(fact.text), _SHOWN_CHARS))
+        yield f"{_RELATIONS[fact.relation]} {cyan(cited)}: {text}"
         if fact.relation == "changes":
-            cited = printable(fact.citation)
             cited = f"'{cited}'" if " " in cited else cited
-            echo(dim(f"To replace that line, add --replaces {cited}"))
+            yield dim(f"To replace that line, add --replaces {cited}")

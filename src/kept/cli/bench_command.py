@@ -11,7 +11,7 @@ import click
 
 from kept.base.records import GRADES
 from kept.cli.options import kept_command, option
-from kept.cli.output import bold, dim, echo, print_json, progress_bar, warn
+from kept.cli.output import bold, dim, progress_bar, warn_all
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
 
@@ -57,26 +57,18 @@ def command(
     with progress_bar("Measuring") as bar:
         progress = None if bar is None else lambda name, done, total, activity: bar(done, total, f"{name}: {activity}")
         measured = [measure_set(bench, config, most_queries=sample, progress=progress) for bench in read_sets(folders)]
-    if options.as_json:
-        print_json({"sets": measured})
-    else:
-        show(measured)
+    options.report({"sets": measured}, _table_lines(measured))
 
 
 # tables
 
 
-def show(measured: Sequence[dict[str, Any]]) -> None:
-    for title, headers, rows in (
-        ("Recall", ("set", "n", *FIGURE_HEADERS.values(), "abst."), [*_recall_rows(measured)]),
-        ("Grades", ("set", *GRADES), [_grade_row(measurement) for measurement in measured]),
-    ):
-        echo(bold(title))
-        echo(f"{table_text(headers, rows, figures=True)}\n")
-    echo(dim(LEGEND))
-    for measurement in measured:
-        for reason in measurement["degraded"]:
-            warn(f"{measurement['set']}: {reason}")
+def _table_lines(measured: Sequence[dict[str, Any]]) -> Iterator[str]:
+    headers = ("set", "n", *FIGURE_HEADERS.values(), "abst.")
+    yield from (bold("Recall"), f"{table_text(headers, _recall_rows(measured), figures=True)}\n")
+    grades = ([measurement["set"], *map(_grade_text, measurement["grades"].values())] for measurement in measured)
+    yield from (bold("Grades"), f"{table_text(('set', *GRADES), grades, figures=True)}\n", dim(LEGEND))
+    warn_all(f"{measurement['set']}: {reason}" for measurement in measured for reason in measurement["degraded"])
 
 
 def _recall_rows(measured: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
@@ -98,9 +90,5 @@ def _summary_texts(summary: dict[str, Any]) -> list[str]:
     return [f"{summary['queries']:,}", *figures, abstained]
 
 
-def _grade_row(measurement: dict[str, Any]) -> list[str]:
-    grades = (measurement["grades"][grade] for grade in GRADES)
-    texts = (
-        f"{grade['right'] / grade['hits']:.0%} of {grade['hits']:,}" if grade["hits"] else MISSING for grade in grades
-    )
-    return [measurement["set"], *texts]
+def _grade_text(grade: dict[str, int]) -> str:
+    return f"{grade['right'] / grade['hits']:.0%} of {grade['hits']:,}" if grade["hits"] else MISSING

@@ -71,7 +71,7 @@ def set_value(options: Globals, key: str, values: tuple[str, ...]) -> None:
     shown = "(set)" if change.is_secret else plain_value(change.value)
     state = "is now" if change.is_changed else "is already"
     text = f"{change.name} {state} {value_text(shown)} in {cyan(change.path)} ({change.where})."
-    options.report(_change_json(change, shown), text)
+    options.report(change_json(change, shown), text)
     row = _find_row(options, change.name)
     if row and row.origin != "default" and not row.origin.startswith("user file") and not options.as_json:
         warn(f"It has no effect now: {value_text(row.value)} comes from a later layer ({row.origin}).")
@@ -89,7 +89,7 @@ def unset(options: Globals, key: str) -> None:
     state = "was removed from" if change.is_changed else "is not in"
     now = f" Its value is {value_text(row.value)} ({row.origin})." if row else ""
     text = f"{change.name} {state} {cyan(change.path)} ({change.where}).{now}"
-    options.report(_change_json(change, plain_value(row.value) if row else None), text)
+    options.report(change_json(change, plain_value(row.value) if row else None), text)
 
 
 @kept_command("path", command)
@@ -111,7 +111,7 @@ def _find_row(options: Globals, name: str) -> SettingRow | None:
     return next((row for row in list_settings(options.load()) if row.name == name), None)
 
 
-def _change_json(change: SettingChange, value: Any) -> dict[str, Any]:
+def change_json(change: SettingChange, value: Any) -> dict[str, Any]:
     return {
         "setting": change.name,
         "value": value,

@@ -128,7 +128,9 @@ def _import(
     if format_name != "openclaw":
         return report, None
     config = loaded.config
-    theirs = [folder for path in folders for folder in _workspaces(path, config.agent_id) if is_workspace(folder)]
+    roots = [os.path.abspath(os.path.expanduser(path)) for path in folders]
+    names = (f"workspace-{config.agent_id}", "workspace", "")  # that of an agent of OpenClaw, or the path itself
+    theirs = [folder for root in roots for name in names if is_workspace(folder := os.path.join(root, name))]
     if not theirs:
         return report, None
     return report, adopt_notes(
@@ -139,13 +141,6 @@ def _import(
         recorder=command_recorder(config, "import", why=f"from {theirs[0]}"),
         is_forgotten=ForgottenText(open_agent(config)).matches,
     )
-
-
-def _workspaces(path: str, agent_id: str) -> list[str]:
-    """Return where the workspace of an agent of OpenClaw may be: below its folder, or the path itself."""
-    root = os.path.abspath(os.path.expanduser(path))
-    own = os.path.join(root, f"workspace-{agent_id}")
-    return [own if os.path.isdir(own) else os.path.join(root, "workspace"), root]
 
 
 # showing

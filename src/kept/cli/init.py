@@ -121,7 +121,10 @@ def initialise(
         # Nothing is added to somebody's vault, even if only the environment names it.
         is_foreign = layout is None and not loaded.config.trusts_workspace and text is None
         is_vault = chosen == "vault" or (is_foreign and find_layout(loaded.config.workspace) == "vault")
-        created = _create_notes(loaded.config.workspace, is_vault=is_vault, full=full)
+        notes = Workspace.at(loaded.config.workspace, layout="vault" if is_vault else "kept")
+        notes.make()
+        templates = full_templates() if full else {} if is_vault else TEMPLATES
+        created = [name for name, text in templates.items() if create_note(notes, name, text)]
         if text is not None:
             write_atomic(file, text.encode())
             created += [] if loaded.user_file.exists else [loaded.user_file.path]
@@ -131,13 +134,6 @@ def initialise(
     own = Workspace.of(loaded.config)
     survey = survey_workspace(own, max_bytes=loaded.config.memory_search.max_file_bytes)
     return InitOutcome(loaded, chosen, previous, created, survey, get_daily_notes(own))
-
-
-def _create_notes(root: str, *, is_vault: bool, full: bool) -> list[str]:
-    notes = Workspace.at(root, layout="vault" if is_vault else "kept")
-    notes.make()
-    templates = full_templates() if full else {} if is_vault else TEMPLATES
-    return [name for name, text in templates.items() if create_note(notes, name, text)]
 
 
 # projects

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import Any
 
 import click
@@ -11,11 +12,13 @@ from kept.agent.tools.record_json import to_json
 from kept.base.remote_errors import EmbeddingFailed
 from kept.base.reports import SyncReport
 from kept.base.wording import plural, size_text
+from kept.cli.config import change_json
 from kept.cli.options import kept_command
-from kept.cli.output import bold, cyan, dim, printable, progress_bar, style, warn_all
+from kept.cli.output import bold, cyan, dim, printable, progress_bar, style
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import wrap
 from kept.config import Config
+from kept.config.change_settings import change_setting
 from kept.embedding.model_catalogue import (
     BUILT_IN,
     CATALOGUE,
@@ -30,7 +33,7 @@ from kept.embedding.model_catalogue import (
     require_packages,
 )
 from kept.errors import UsageError, WorkspaceMissing
-from kept.gateway.app import ProviderInfo, list_providers
+from kept.gateway.app import list_providers
 
 DEFAULT = "default"
 _PROVIDER, _MODEL = "memory_search.provider", "memory_search.model"
@@ -58,9 +61,15 @@ def command(ctx: click.Context) -> None:
     width = max(len(name) for name in (*CATALOGUE, *(provider.name for provider in providers)))
     lines = [line for model in models for line in _model_lines(model, width)]
     lines.append(bold("\nProviders"))
-    lines += [line for provider in providers for line in _provider_lines(provider, width)]
+    for provider in providers:
+        state = f"{'in use' if provider.in_use else 'available' if provider.available else 'not set up':<10}"
+        state = style(state, fg="green") if provider.in_use else state
+        size = plural(provider.dims, "dimension") if provider.dims else ""
+        model = printable(", ".join(filter(None, (provider.model, size))))
+        lines.append(f"{bold(f'{printable(provider.name):<{width}}')}  {state}  {model}".rstrip())
+        lines += _remark_lines(provider.note)
     shape = {"modelsDir": config.models_folder, "models": models, "providers": to_json(providers)}
-    options.report(shape, "\n".join(lines))
+    options.report(shape, lines)
 
 
 def _describe(config: Config, model: CatalogueModel) -> dict[str, Any]:
@@ -112,15 +121,6 @@ def _model_lines(model: dict[str, Any], width: int) -> list[str]:
     return [f"{bold(model['name'].ljust(width))}  {label}", *_remark_lines(model["about"], about)]
 
 
-def _provider_lines(provider: ProviderInfo, width: int) -> list[str]:
-    state = "in use" if provider.in_use else "available" if provider.available else "not set up"
-    shown = style(f"{state:<10}", fg="green") if provider.in_use else f"{state:<10}"
-    size = plural(provider.dims, "dimension") if provider.dims else ""
-    model = ", ".join(filter(None, (provider.model, size)))
-    lead = f"{bold(f'{printable(provider.name):<{width}}')}  {shown}  {printable(model)}".rstrip()
-    return [lead, *_remark_lines(provider.note)]
-
-
 def _remark_lines(*remarks: str) -> list[str]:
     lines = (line for text in remarks if text for line in wrap(printable(text), indent=6, hang=0))
     return [dim(line) for line in lines]
@@ -143,7 +143,7 @@ def pull(options: Globals, names: tuple[str, ...]) -> None:
             lines.append("It is in use. Embed the notes with it: kept index")
         else:
             lines.append(f"Switch to it: kept models use {model.name}")
-    options.report({"models": to_json(pulled)}, "\n".join(lines))
+    options.report({"models": to_json(pulled)}, lines)
 
 
 @kept_command("remove", command)
@@ -170,8 +170,6 @@ def use(options: Globals, name: str) -> None:
     NAME is a model of 'kept models', or 'default' to let Kept choose. Until everything is embedded, searches use the
     old model. If you stop the command, nothing is switched, and the next run continues.
     """
-    from kept.config.change_settings import change_setting
-
     settings = _plan_switch(options.load().config, name)
     report = None
     if _RERANKER_PATH not in settings:
@@ -181,15 +179,12 @@ def use(options: Globals, name: str) -> None:
         change_setting(options.load(), key, None if value is None else [value], agent=options.agent)
         for key, value in settings.items()
     ]
-    shapes = [
-        {"setting": change.name, "value": change.value, "changed": change.is_changed, "path": change.path}
-        for change in changes
-    ]
-    warn_all(report.failures if report and not options.as_json else ())
+    shapes = [change_json(change, change.value) for change in changes]
     model = "Kept chooses the model" if name == DEFAULT else f"Kept uses {bold(name)}"
     work = f", {plural(report.embedded, 'text')} embedded" if report and report.embedded else ""
     text = f"{model} now ({cyan(changes[0].path)}{work})."
-    options.report({"model": name, "settings": shapes, "index": to_json(report)}, text)
+    shape = {"model": name, "settings": shapes, "index": to_json(report)}
+    options.report(shape, text, degraded=report.failures if report else ())
 
 
 def _plan_switch(config: Config, name: str) -> dict[str, str | None]:
@@ -215,14 +210,10 @@ def _rebuild_index(config: Config) -> SyncReport | None:
     from kept.gateway.app import open_index_service
 
     try:
-        service = open_index_service(config)
+        with closing(open_index_service(config)) as service, progress_bar("Embedding") as progress:
+            report = service.sync(progress=progress)
     except WorkspaceMissing:
         return None  # nothing to embed yet
-    try:
-        with progress_bar("Embedding") as progress:
-            report = service.sync(progress=progress)
-    finally:
-        service.close()
     if report.pending:
         raise EmbeddingFailed(report.failures[0], hint="What is embedded so far is kept. Try again.")
     return report

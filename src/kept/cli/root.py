@@ -88,9 +88,9 @@ class Globals:
 
     def report(self, shape: Any, text: str | Iterable[str], *, degraded: Iterable[str] = ()) -> None:
         """Print the result of a command, for scripts or for people. Lines for people are made only for them, and come
-        after the reasons why the result may be incomplete."""
+        after the reasons why the result may be incomplete. ``shape`` may be a function that makes it for scripts."""
         if self.as_json:
-            print_json(shape)
+            print_json(shape() if callable(shape) else shape)
             return
         warn_all(degraded)
         for line in [text] if isinstance(text, str) else text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -16,17 +16,22 @@ from kept.cli.output import (
     bold,
     cyan,
     dim,
-    echo,
-    print_json,
     printable,
     progress_bar,
     style,
-    warn_all,
 )
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import columns, cut, text_width, wrap
 from kept.notes.workspace import has_projects
-from kept.search.hit_display import day_and_time, hit_headings, is_match, snippet_lines, split_matches, time_text
+from kept.search.hit_display import (
+    day_and_time,
+    hit_headings,
+    is_match,
+    query_words,
+    snippet_lines,
+    split_matches,
+    time_text,
+)
 
 LINES_SHOWN = 8
 _INDENT = 6
@@ -46,19 +51,17 @@ def hit_text(hit: Hit, words: Iterable[str], *, max_lines: int = LINES_SHOWN) ->
     """Return a hit with the words of the query highlighted."""
     stems = [*words, *hit.other_words]
     lines = [row for line in snippet_lines(hit) for row in wrap(_plain(line), indent=_INDENT)]
-    first = 0
-    if len(lines) > max_lines + 1:  # saying that there is one more takes as much room as the line
-        before = min(_LINES_BEFORE, max_lines // 4)
+    first, count = 0, len(lines)
+    if count > max_lines + 1:  # saying that there is one more takes as much room as the line
+        before, count = min(_LINES_BEFORE, max_lines // 4), max_lines
         first = min(max(0, _best_line(lines, stems, max_lines - before) - before), len(lines) - max_lines)
-        shown = lines[first : first + max_lines]
-    else:
-        shown = lines
-    more = len(lines) - first - len(shown)
+    more = len(lines) - first - count
     others = [
         f"{lead} {short_list([other.citation for other in occurrences], _MOST_OCCURRENCES)}"
         for lead, occurrences in (("newer than", hit.newer_than), ("also in", hit.also_in))
         if occurrences
     ]
+    shown = lines[first : first + count]
     return "\n".join(
         [
             _header(hit),
@@ -203,38 +206,33 @@ def command(
 
             project = find_project(memory.workspace, ".")
         result = memory.search(words, project=project, progress=progress, **filters)
-    if options.as_json:
-        print_json(result_json(result, explain=explain))
-    else:
-        show_result(result, words, explain=explain)
+    lines = _result_lines(result, words, explain=explain)
+    options.report(lambda: result_json(result, explain=explain), lines, degraded=result.degraded)
 
 
-def show_result(result: SearchResult, query: str, *, explain: bool) -> None:
-    """Print the hits, those that are weak after the others."""
-    from kept.search.hit_display import query_words
-
-    warn_all(result.degraded)
+def _result_lines(result: SearchResult, query: str, *, explain: bool) -> Iterator[str]:
+    """Yield the hits, those that are weak after the others."""
     hits, period = sorted(result.hits, key=lambda hit: hit.grade == "weak"), result.period
     if period:
-        echo(bold(printable(period.text)))
+        yield bold(printable(period.text))
     if not hits:
-        echo("Nothing from that time." if period else "Nothing found.")
+        yield "Nothing from that time." if period else "Nothing found."
     words = query_words(query) if hits and not period else []
     first_weak = next((at for at, hit in enumerate(hits) if hit.grade == "weak"), len(hits))
     for at, hit in enumerate(hits):
         if at == first_weak:
-            echo(bold("Less certain:" if at else "Nothing certain. Closest:"))
-        echo(hit_text(hit, words, max_lines=1 if 0 < first_weak <= at else LINES_SHOWN))
+            yield bold("Less certain:" if at else "Nothing certain. Closest:")
+        yield hit_text(hit, words, max_lines=1 if 0 < first_weak <= at else LINES_SHOWN)
         if explain:
-            echo(parts_text(hit))
-        echo()
+            yield parts_text(hit)
+        yield ""
     if explain and result.dropped:
-        echo(bold(f"Left out: {plural(len(result.dropped), 'candidate')}"))
+        yield bold(f"Left out: {plural(len(result.dropped), 'candidate')}")
         for dropped in result.dropped[:_DROPPED_SHOWN]:
-            echo(f"  {dropped.score:.2f}  {dropped.citation}  {dropped.reason}")
+            yield f"  {dropped.score:.2f}  {dropped.citation}  {dropped.reason}"
     if period and hits:
         total = plural(period.total, "entry", "entries")
         is_all = len(hits) >= period.total
-        echo(dim(total if is_all else f"The latest {len(hits):,} of {total}; -n shows more."))
+        yield dim(total if is_all else f"The latest {len(hits):,} of {total}; -n shows more.")
     elif hits:
-        echo(dim(f"{plural(len(hits), 'hit')} in {result.took_ms:.0f} ms"))
+        yield dim(f"{plural(len(hits), 'hit')} in {result.took_ms:.0f} ms")

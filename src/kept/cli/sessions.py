@@ -18,9 +18,7 @@ from kept.cli.options import kept_command, max_results_option, option, switch
 from kept.cli.output import (
     bold,
     dim,
-    echo,
     local_time,
-    print_json,
     printable,
     require_consent,
     style,
@@ -40,6 +38,7 @@ from kept.sessions.transcript import Damage, TranscriptLine
 
 _SHORTEST_ID = 8
 _LONGEST_PLACE = 30
+_NONE_DELETED = "No session is deleted."
 
 
 @click.group("sessions")
@@ -64,27 +63,35 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
         raise UsageError("A deleted session has no channel.", hint="Leave out --channel.")
     with _opened(options) as sessions:
         if deleted:
-            _list_deleted(options, sessions, sessions.deleted()[:max_results])
+            gone = sessions.deleted()[:max_results]
+            shapes = [
+                {
+                    "sessionId": session.id,
+                    "deletedAt": format_time(session.deleted) if session.deleted else None,
+                    "keptIn": None if session.is_purged else _find_path(sessions, session.log),
+                }
+                for session in gone
+            ]
+            options.report({"sessions": [], "deleted": shapes}, map(_deleted_line, gone) if gone else _NONE_DELETED)
             return
         records = sessions.recent()
     shown = [record for record in records if channel in (None, record.channel)][:max_results]
     if channel is not None and not shown:
         channels = ", ".join(sorted({record.channel for record in records if record.channel}))
         warn(f"No session is on channel '{channel}'. There are: {channels or 'none'}.")
-    id_chars = _id_chars([record.id for record in records])
-    rows = [(record.id[:id_chars], *_cells(record)) for record in shown]
+    chars = _id_chars([record.id for record in records])
+    rows = [
+        (record.id[:chars], local_time(record.updated), record.messages, redact(_place(record)), redact(_title(record)))
+        for record in shown
+    ]
     table = table_text(("Session", "Last used", "Messages", "Conversation", "Title"), rows)
     options.report({"sessions": [record_json(sessions, record) for record in shown]}, table or "No sessions.")
 
 
-def _list_deleted(options: Globals, sessions: SessionStore, deleted: Sequence[DeletedSession]) -> None:
-    lines = []
-    for session in deleted:
-        when = local_time(session.deleted) if session.deleted else "at an unknown time"
-        purged = "  purged: only an import can bring it back" if session.is_purged else ""
-        lines.append(f"{session.id}  deleted {when}{dim(purged)}")
-    shapes = [_deleted_json(sessions, session) for session in deleted]
-    options.report({"sessions": [], "deleted": shapes}, "\n".join(lines) or "No session is deleted.")
+def _deleted_line(session: DeletedSession) -> str:
+    when = local_time(session.deleted) if session.deleted else "at an unknown time"
+    purged = "  purged: only an import can bring it back" if session.is_purged else ""
+    return f"{session.id}  deleted {when}{dim(purged)}"
 
 
 @kept_command("show", command)
@@ -98,14 +105,10 @@ def show(options: Globals, reference: str, tail: int | None) -> None:
     with _opened(options) as sessions:
         record = sessions.get(reference)
         lines = _read_lines(sessions, record, tail, only_talk=not options.as_json)
-        if options.as_json:
-            print_json({"session": record_json(sessions, record), **_lines_json(lines)})
-            return
-        if record.title:
-            echo(bold(record.title))
-        echo(style(describe_session(record), bold=not record.title, dim=bool(record.title)))
-        for text in filter(None, map(show_line, lines)):
-            echo(text)
+        title = bold(record.title) if record.title else ""
+        about = style(describe_session(record), bold=not title, dim=bool(title))
+        shape = {"session": record_json(sessions, record), **_lines_json(lines)}
+        options.report(shape, filter(None, (title, about, *map(show_line, lines))))
 
 
 def _read_lines(
@@ -117,9 +120,11 @@ def _read_lines(
     count = tail
     while True:
         lines = sessions.tail(record.id, count)
-        talk = [index for index, line in enumerate(lines) if not only_talk or is_talk(line)]
-        if len(talk) >= tail or count > record.messages:
-            return lines[talk[-tail] :] if len(talk) >= tail else lines
+        talk = [at for at, line in enumerate(lines) if not only_talk or is_talk(line)]
+        if len(talk) >= tail:
+            return lines[talk[-tail] :]
+        if count > record.messages:
+            return lines
         count *= 4
 
 
@@ -235,14 +240,6 @@ def record_json(sessions: SessionStore, record: SessionRecord) -> dict[str, Any]
     }
 
 
-def _deleted_json(sessions: SessionStore, session: DeletedSession) -> dict[str, Any]:
-    return {
-        "sessionId": session.id,
-        "deletedAt": format_time(session.deleted) if session.deleted else None,
-        "keptIn": None if session.is_purged else _find_path(sessions, session.log),
-    }
-
-
 def _find_path(sessions: SessionStore, log: str) -> str:
     return os.path.join(sessions.config.paths.folder, log)
 
@@ -276,12 +273,6 @@ def _id_chars(ids: Sequence[str]) -> int | None:
     return next((chars for chars in counts if len({session_id[:chars] for session_id in ids}) == len({*ids})), longest)
 
 
-def _cells(record: SessionRecord) -> tuple[str, int, str, str]:
-    remarks = _remarks(record)
-    title = f"{record.title} ({remarks})" if record.title and remarks else record.title or remarks
-    return local_time(record.updated), record.messages, redact(_place(record)), redact(title)
-
-
 def _place(record: SessionRecord) -> str:
     """Return channel and person, or channel and folder. On a terminal, a long one is cut to the folder's name."""
     if not record.key:
@@ -292,13 +283,15 @@ def _place(record: SessionRecord) -> str:
     return clip(f"{record.channel}:…/{os.path.basename(name.rstrip('/'))}", _LONGEST_PLACE)
 
 
-def _remarks(record: SessionRecord) -> str:
+def _title(record: SessionRecord) -> str:
+    """Return the title of a session, and what is special about it."""
     remarks = (
         f"ended ({record.end_reason})" if record.ended else "",
         plural(record.compactions, "compaction") if record.compactions else "",
         plural(record.damaged_lines, "damaged line") if record.damaged_lines else "",
     )
-    return ", ".join(filter(None, remarks))
+    shown = ", ".join(filter(None, remarks))
+    return f"{record.title} ({shown})" if record.title and shown else record.title or shown
 
 
 __all__ = ["command", "record_json"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
@@ -13,16 +14,14 @@ from kept.base.wording import plural, size_text
 from kept.cli.options import kept_command, switch
 from kept.cli.output import (
     dim,
-    echo,
     local_time,
-    print_json,
     printable,
     progress_bar,
     style,
     warn_all,
 )
 from kept.cli.root import Globals
-from kept.cli.terminal_layout import show_fields, wrap
+from kept.cli.terminal_layout import field_lines, wrap
 
 if TYPE_CHECKING:
     from kept.gateway.inbox import InboxState
@@ -44,10 +43,7 @@ def command(options: Globals) -> None:
         watcher = find_watcher(memory.config)
         inbox = find_inbox_state(memory.config)
         waiting = memory.review.count()
-    if options.as_json:
-        shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
-        print_json({**shape, "review": {"waiting": waiting}})
-        return
+    shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
     owner = f"shared with {', '.join(sharing)}" if sharing else "not shared with other agents"
     how = "the next search" if loaded.config.memory_search.sync.on_search else "'kept index'"
     rows = [
@@ -57,9 +53,9 @@ def command(options: Globals) -> None:
         *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
         *_usage_rows(status),
     ]
-    show_fields(rows)
-    for reason in (*status.degraded, *(f"{problem.path}: {problem.reason}" for problem in status.problems)):
-        echo(style(f"! {reason}", fg="yellow"))
+    problems = (*status.degraded, *(f"{problem.path}: {problem.reason}" for problem in status.problems))
+    warnings = (style(f"! {reason}", fg="yellow") for reason in problems)
+    options.report({**shape, "review": {"waiting": waiting}}, [*field_lines(rows), *warnings])
 
 
 def _index_rows(status: Status, owner: str) -> list[tuple[str, str]]:
@@ -129,25 +125,19 @@ def doctor_command(ctx: click.Context, fix: bool) -> None:
             checks = repair(memory, checks, progress=progress)
     checks += examine_agents(loaded)
     is_ok = all(check.ok for check in checks)
-    if options.as_json:
-        print_json({"ok": is_ok, "checks": to_json(checks)})
-    else:
-        show_checks(checks, fixed=fix)
+    options.report({"ok": is_ok, "checks": to_json(checks)}, _check_lines(checks, fixed=fix))
     ctx.exit(0 if is_ok else 1)
 
 
-def show_checks(checks: list[Check], *, fixed: bool) -> None:
+def _check_lines(checks: list[Check], *, fixed: bool) -> Iterator[str]:
     for check in checks:
-        if check.fixed:
-            mark = style("fixed", fg="green", bold=True)
-        elif check.warning:
-            mark = style("note ", fg="yellow", bold=True)
-        else:
-            mark = style("ok   ", fg="green") if check.ok else style("wrong", fg="red", bold=True)
+        word, colour = ("ok", "green") if check.ok else ("wrong", "red")
+        if check.fixed or check.warning:
+            word, colour = ("fixed", "green") if check.fixed else ("note", "yellow")
+        mark = style(f"{word:<5}", fg=colour, bold=word != "ok")
         first, *further = wrap(printable(one_line(check.detail)), indent=_INDENT)
-        echo("\n".join([f"{mark}  {check.name:<12} {first.lstrip()}", *further]))
+        yield from (f"{mark}  {check.name:<12} {first.lstrip()}", *further)
         if check.remedy and (check.warning or not check.ok):
-            echo(dim("\n".join(wrap("→ " + printable(check.remedy), indent=_INDENT, hang=2))))
-    wrong = [check for check in checks if not check.ok]
-    if wrong and not fixed and any(check.remedy for check in wrong):
-        echo("\nRun 'kept doctor --fix' to apply the remedies (→).")
+            yield from map(dim, wrap("→ " + printable(check.remedy), indent=_INDENT, hang=2))
+    if not fixed and any(check.remedy and not check.ok for check in checks):
+        yield "\nRun 'kept doctor --fix' to apply the remedies (→)."

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from kept.base.limits import one_line
 from kept.base.listings import FileSummary
 from kept.base.wording import size_text
-from kept.cli.output import bold, cyan, echo, printable, style
+from kept.cli.output import bold, cyan, printable, style
 
 PIPE_COLUMNS = 10_000
 """In a pipe nothing is cut or wrapped: a program reads it."""
@@ -107,7 +107,13 @@ def table_text(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, figures
     values = [*rows]
     if not values:
         return ""
-    cells = [[*headers], *([_cell(value) for value in row] for row in values)]
+    cells = [
+        [*headers],
+        *(
+            [f"{value:,}" if isinstance(value, int) else printable(one_line(str(value))) for value in row]
+            for row in values
+        ),
+    ]
     widths = [max(map(text_width, column)) for column in zip(*cells, strict=True)]
     right = [at > 0 if figures else all(isinstance(row[at], int) for row in values) for at in range(len(headers))]
     lines: list[str] = []
@@ -120,16 +126,12 @@ def table_text(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, figures
     return "\n".join(lines)
 
 
-def _cell(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else printable(one_line(str(value)))
-
-
-def show_fields(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names with their values beside them."""
+def field_lines(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield names with their values beside them."""
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         first, *more = wrap(f"{name:<{width}}  {printable(one_line(value))}", indent=0, hang=width + 2)
-        echo("\n".join([bold(first[:width]) + first[width:], *more]))
+        yield from (bold(first[:width]) + first[width:], *more)
 
 
 def colour_diff(diff: str) -> str:

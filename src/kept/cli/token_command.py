@@ -11,7 +11,7 @@ import click
 from kept.base.clock import SystemClock, utc_now
 from kept.base.grants import SCOPES
 from kept.cli.options import kept_command, option
-from kept.cli.output import echo, warn
+from kept.cli.output import warn
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
 from kept.errors import UsageError
@@ -69,18 +69,11 @@ def create(
     loaded = options.load()
     now = utc_now(SystemClock(), to_the_second=True)
     _require_known(loaded, for_agent, for_person)
-    token, secret = make_token(
-        name,
-        scopes,
-        now,
-        agent=for_agent,
-        person=for_person,
-        expires=_parse_expiry(expires, now) if expires else None,
-    )
+    ends = _parse_expiry(expires, now) if expires else None
+    token, secret = make_token(name, scopes, now, agent=for_agent, person=for_person, expires=ends)
     _stored(loaded).change(lambda book: book.with_token(token, now))
     options.report({"secret": secret, "token": _shown(token, now)}, secret)
-    if not options.as_json:
-        echo("Store it now: it is not shown again.", err=True)
+    options.hint("Store it now: it is not shown again.")
 
 
 @kept_command("list", command)
