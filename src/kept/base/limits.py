@@ -63,6 +63,11 @@ def is_time(when: dt.datetime) -> bool:
     return _FIRST.year + 1 < when.year < _LAST.year - 1 or _FIRST <= when <= _LAST
 
 
+def ms_from_time(when: dt.datetime) -> int:
+    """Return milliseconds since 1970; 0 for a time that is out of range."""
+    return int(when.timestamp() * 1000 + 0.5) if is_time(when) else 0
+
+
 def time_from_ms(ms: int) -> dt.datetime:
     """Return the local time of milliseconds since 1970; UNKNOWN_TIME if they are out of range."""
     in_range = _FIRST_MS <= ms <= _LAST_MS

@@ -11,10 +11,12 @@ also restore one by its old name.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from kept.base.values import frozen
 from kept.errors import SessionNotFound, UsageError
+from kept.sessions.record import SessionRecord
 from kept.sessions.transcript import Transcripts
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.storage.contract import Append, Change, Erase, Move
@@ -48,6 +50,9 @@ class DeletedSession:
             return None
 
 
+S = TypeVar("S", DeletedSession, SessionRecord)
+
+
 def list_deleted(transcripts: Transcripts) -> list[DeletedSession]:
     """Return the deleted sessions, each once, the last one first."""
     sessions: dict[str, DeletedSession] = {}
@@ -72,9 +77,14 @@ def get_deleted(transcripts: Transcripts, reference: str) -> DeletedSession:
     if not matches:
         hint = "'kept sessions list --deleted' shows deleted sessions."
         raise SessionNotFound(f"No session '{reference}' was deleted.", hint=hint)
+    return only_one(matches, reference, "deleted session")
+
+
+def only_one(matches: Sequence[S], reference: str, noun: str) -> S:
+    """Return what a reference fits. Raise UsageError if that is more than one session."""
     if len(matches) > 1:
         ids = ", ".join(session.id for session in matches[:_SHOWN_CANDIDATES])
-        raise UsageError(f"'{reference}' fits more than one deleted session: {ids}.", hint="Give more of the id.")
+        raise UsageError(f"'{reference}' fits more than one {noun}: {ids}.", hint="Give more of the id.")
     return matches[0]
 
 

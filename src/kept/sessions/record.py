@@ -14,15 +14,13 @@ from types import SimpleNamespace
 from typing import Any, Literal, assert_never
 
 from kept.base.clock import Clock, new_id
-from kept.base.limits import is_time, time_from_ms
+from kept.base.limits import ms_from_time, time_from_ms
 from kept.base.values import frozen
 from kept.config.schema import ResetOverrideSettings, ResetSettings
 from kept.errors import SessionKeyInvalid
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
-    TITLE,
-    USER_TITLE,
     VERSION,
     AnyEntry,
     Body,
@@ -37,7 +35,7 @@ from kept.sessions.entries import (
     whole_ms,
 )
 from kept.sessions.session_key import SessionKey
-from kept.sessions.title import clean_title, next_opening
+from kept.sessions.title import TitleParts, next_opening
 from kept.sessions.transcript import Damage, Position, ReadEnd, TranscriptLine, digest_line
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
 from kept.storage.contract import Append, LogInfo, LogPosition
@@ -125,8 +123,7 @@ class SessionRecord:
     @property
     def title(self) -> str:
         """The user's title, or that of the program it was imported from, or the first words asked. Without secrets."""
-        titles = (clean_title(self.state[name]) for name in (USER_TITLE, TITLE) if name in self.state)
-        return next(filter(None, titles), self.opening)
+        return TitleParts(self.opening).with_states(self.state).text
 
     @property
     def folder(self) -> str:
@@ -170,7 +167,7 @@ class RecordBuilder:
     def begin(cls, log: str) -> RecordBuilder:
         """Start a record from the name of the log, which is all there is if the first line is lost."""
         session_id, created = parse_transcript_name(log.rpartition("/")[2])
-        created_ms = to_ms(created) if created else 0
+        created_ms = ms_from_time(created) if created else 0
         record = SessionRecord(log, session_id, created_ms=created_ms)
         return cls(dataclasses.replace(record, updated_ms=created_ms, active_ms=created_ms))
 
@@ -198,7 +195,7 @@ class RecordBuilder:
 
     def _add(self, entry: AnyEntry) -> None:
         row = self.row
-        at = (to_ms(entry.timestamp) if entry.timestamp else 0) or row.updated_ms  # 0 if its time is unknown
+        at = (ms_from_time(entry.timestamp) if entry.timestamp else 0) or row.updated_ms  # 0 if its time is unknown
         row.updated_ms = max(row.updated_ms, at)
         if isinstance(entry, UnknownEntry):
             return
@@ -251,11 +248,6 @@ class RecordBuilder:
         for name in ("channel", "account_id", "chat_type", "user_id"):
             # As the catalogue stores them: half of a surrogate pair, which JSON allows, is an escape.
             setattr(row, name, getattr(key, name).encode("utf-8", "backslashreplace").decode())
-
-
-def to_ms(when: dt.datetime) -> int:
-    """Return milliseconds since 1970; 0 for a time that is out of range."""
-    return int(when.timestamp() * 1000 + 0.5) if is_time(when) else 0
 
 
 # appending

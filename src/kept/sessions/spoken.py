@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Literal
 
-from kept.base.limits import clip, one_line, utf8_safe
+from kept.base.limits import clip, ms_from_time, one_line, utf8_safe
 from kept.base.records import Passage
 from kept.base.redact import redact
 from kept.base.values import frozen
@@ -52,8 +52,6 @@ LABEL = r"^\[\d{4}-\d\d-\d\d \d\d:\d\d\] ([^:\n]{1,80}): "
 _TOOL_CHARS = 200
 _TOOL_CHARS_READ = (1_000, 4_000)
 """How much of a tool's text is redacted to get `_TOOL_CHARS` of it. More is read if most of it is white space."""
-_LATEST_MS = 253_370_000_000_000
-"""Close to the end of the year 9999, the last that can be shown as a date."""
 _DEFAULT_LINES = 200
 _MAX_PASSAGE_CHARS = 60_000
 
@@ -164,7 +162,7 @@ def _make_utterance(
         speaker=storable_text(speaker),
         day=when.date(),
         when=f"{when:%Y-%m-%d %H:%M}",
-        timestamp_ms=min(_LATEST_MS, max(0, int(when.timestamp() * 1000 + 0.5))),
+        timestamp_ms=max(0, ms_from_time(when)),
         text=text,
         starts_conversation=starts_conversation,
         is_recalled=is_recalled,

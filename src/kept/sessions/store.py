@@ -28,6 +28,7 @@ from kept.sessions.deleted import (
     find_free_name,
     get_deleted,
     list_deleted,
+    only_one,
     plan_purge,
     plan_restore,
 )
@@ -64,7 +65,6 @@ from kept.sessions.transcript import Damage, Position, Transcript, TranscriptLin
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name, transcript_name
 from kept.storage.contract import START, Append, Change, LogPosition, Move, retried
 
-_SHOWN_CANDIDATES = 4
 _LEASE = "sessions"
 """Held while a session is started that has no predecessor, so that two processes do not both start one."""
 _WAIT_S = 30.0
@@ -153,16 +153,13 @@ class SessionStore:
         cited = (
             parse_transcript_name(os.path.basename(reference))[0] if is_transcript_citation(reference) else reference
         )
-        records = self._current(lambda: self._fitting(cited))
+        records = self._look_up(lambda: self._fitting(cited))
         fitting = [record for record in records if viewer is None or viewer.sees_key(record.key)]
         if not fitting:
             raise SessionNotFound(f"There is no session '{reference}'.")
-        if len(fitting) > 1:
-            ids = ", ".join(record.id for record in fitting[:_SHOWN_CANDIDATES])
-            raise UsageError(f"'{reference}' fits more than one session: {ids}.", hint="Give more of the id.")
-        return fitting[0]
+        return only_one(fitting, reference, "session")
 
-    def _current(self, look: Callable[[], list[SessionRecord]]) -> list[SessionRecord]:
+    def _look_up(self, look: Callable[[], list[SessionRecord]]) -> list[SessionRecord]:
         """Return what a look into the catalogue finds, as the transcripts are now.
 
         Transcripts are only listed if nothing is found: whoever starts a session also writes its row.
@@ -175,12 +172,10 @@ class SessionStore:
         return records
 
     def _fitting(self, reference: str) -> list[SessionRecord]:
-        exact = self._catalogue.find(reference)
-        if exact is not None:
+        if exact := self._catalogue.find(reference):
             return [exact]
         if ":" in reference:
-            key = parse_key(reference, agent_id=self.agent_id)
-            newest = self._find_newest(key)
+            newest = self._find_newest(parse_key(reference, agent_id=self.agent_id))
             return [newest] if newest else []
         return self._catalogue.find_by_prefix(reference) if reference else []
 
@@ -190,13 +185,11 @@ class SessionStore:
         Without ``refresh``, transcripts that others than Kept have put beside the others are not looked for: an import
         asks for each of thousands of conversations.
         """
-        if refresh:
-            return self._find_one(lambda: self._catalogue.find(session_id)) if self.has_any else None
-        record = self._catalogue.find(session_id)
-        return record and self._catalogue.read(record.log, record)
-
-    def _find_one(self, look: Callable[[], SessionRecord | None]) -> SessionRecord | None:
-        return next(iter(self._current(lambda: [record] if (record := look()) else [])), None)
+        if not refresh:
+            record = self._catalogue.find(session_id)
+            return record and self._catalogue.read(record.log, record)
+        records = self._look_up(lambda: [*filter(None, [self._catalogue.find(session_id)])]) if self.has_any else []
+        return next(iter(records), None)
 
     def refresh(self) -> None:
         """Look for transcripts that others have put beside the others, or taken away."""
@@ -214,7 +207,8 @@ class SessionStore:
         return self._catalogue.channels()
 
     def _find_newest(self, key: SessionKey) -> SessionRecord | None:
-        newest = self._find_one(lambda: self._catalogue.find_newest(str(key)))
+        records = self._look_up(lambda: [*filter(None, [self._catalogue.find_newest(str(key))])])
+        newest = next(iter(records), None)
         if newest is not None and newest.ended:  # its successor may have been put there by others
             self._catalogue.refresh()
             newest = self._catalogue.find_newest(str(key))

@@ -49,31 +49,27 @@ class TitleParts:
                 opening = next_opening(self.opening, message)
                 return self if opening == self.opening else TitleParts(opening, self.client, self.chosen)
             case StateEntry(name, value) if name in (TITLE, USER_TITLE):
-                return self._with_states({name: value})
+                return self.with_states({name: value})
             case SessionStart(state=state) if state:
-                return self._with_states(state)
+                return self.with_states(state)
             case _:
                 return self
 
-    def _with_states(self, state: dict[str, Any]) -> TitleParts:
+    def with_states(self, state: dict[str, Any]) -> TitleParts:
         return TitleParts(
             self.opening,
-            clean_title(state[TITLE]) if TITLE in state else self.client,
-            clean_title(state[USER_TITLE]) if USER_TITLE in state else self.chosen,
+            _safe_line(state[TITLE], TITLE_CHARS) if TITLE in state else self.client,
+            _safe_line(state[USER_TITLE], TITLE_CHARS) if USER_TITLE in state else self.chosen,
         )
 
 
-def clean_title(value: Any) -> str:
-    """Return a title as one line without secrets. Empty for a value that is not a title."""
+def _safe_line(value: Any, max_chars: int) -> str:
+    """Return a text as one line without secrets. Empty for a value that is none."""
     if not isinstance(value, str):
         return ""
-    return _shown(value, TITLE_CHARS)
-
-
-def _shown(text: str, max_chars: int) -> str:
     from kept.base.redact import redact
 
-    return clip(utf8_safe(one_line(redact(text, limit=_CHARS_READ))), max_chars)
+    return clip(utf8_safe(one_line(redact(value, limit=_CHARS_READ))), max_chars)
 
 
 def next_opening(opening: str, message: Message) -> str:
@@ -94,4 +90,4 @@ def _first_words(message_text: str) -> str:
     text = one_line(strip_markup(message_text))
     if not text or (text.startswith("/") and " " not in text and text.count("/") == 1):
         return ""
-    return _shown(text, OPENING_CHARS)
+    return _safe_line(text, OPENING_CHARS)

@@ -17,7 +17,6 @@ from itertools import chain
 from typing import Any, TypeGuard
 
 from kept.base.json_values import from_tree, to_tree
-from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.config import Config
 from kept.config.agent_config import CLAIM
@@ -28,8 +27,6 @@ from kept.sessions.title import TitleParts
 from kept.sessions.transcript_paths import CITED_FOLDER, cite_transcript, is_transcript
 from kept.storage.contract import ABSENT, Change, LogInfo, LogPosition, Storage, Write
 from kept.storage.open import open_agent
-
-_MAX_NAME_CHARS = 255
 
 
 @frozen
@@ -146,10 +143,8 @@ class Transcripts:
         A citation may come from a model or a web page, so it must not lead to any other file.
         """
         name = citation.removeprefix(CITED_FOLDER)
-        if any(char in name for char in "/\\\0") or len(name) > _MAX_NAME_CHARS or not is_transcript(name):
+        if not is_transcript(name):
             raise PathRefused(f"{citation}: not a transcript.", hint="Name one as a search cites it: sessions/….jsonl.")
-        if not is_utf8(name):
-            raise SessionNotFound(f"{citation}: there is no such transcript.")
         return Transcript(self.storage, self.prefix + name)
 
 
