@@ -76,18 +76,6 @@ def test_values_can_be_shown_copied_replaced_and_matched():
             assert (left, right) == ("a", "b")
 
 
-def test_methods_of_a_class_are_its_own():
-    @frozen
-    class Named:
-        name: str
-
-        def __repr__(self) -> str:
-            return f"<{self.name}>"
-
-    assert repr(Named("x")) == "<x>"
-    assert Named("x") == Named("x")
-
-
 def test_a_class_with_work_to_do_after_init_is_refused():
     with pytest.raises(TypeError, match="@frozen"):
         frozen(type("Wrong", (), {"__annotations__": {"x": int}, "__post_init__": lambda self: None}))

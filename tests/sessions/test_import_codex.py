@@ -1,11 +1,14 @@
 """Codex's rollouts."""
 
+from functools import partial
+
 import pytest
 
 from kept.sessions.entries import Attachment, CompactionEntry, Thinking, ToolCall, ToolResult
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import (
     bring_in,
+    bring_records,
     cx,
     cx_event,
     cx_item,
@@ -18,6 +21,11 @@ from tests.support.foreign_transcripts import (
 
 
 @pytest.fixture
+def bring(home, source):
+    return partial(bring_records, home, "codex", source / "rollout.jsonl")
+
+
+@pytest.fixture
 def source(tmp_path):
     return tmp_path / "sessions" / "2026" / "03" / "04"
 
@@ -26,21 +34,17 @@ def spoken(role, text, **more):
     return cx_item("message", role=role, content=[{"type": "input_text", "text": text}], **more)
 
 
-def test_messages_are_taken_from_items_which_events_repeat(home, source):
-    write_file(
-        source / "rollout.jsonl",
-        lines(
-            cx_meta(),
-            spoken("developer", "Be kind."),
-            spoken("user", "<environment_context>x</environment_context>"),
-            spoken("user", "go on"),
-            cx_event("user_message", message="go on"),
-            cx_event("agent_message", message="Going."),
-            spoken("assistant", "Going."),
-            spoken("user", "go on"),
-        ),
+def test_messages_are_taken_from_items_which_events_repeat(home, source, bring):
+    bring(
+        cx_meta(),
+        spoken("developer", "Be kind."),
+        spoken("user", "<environment_context>x</environment_context>"),
+        spoken("user", "go on"),
+        cx_event("user_message", message="go on"),
+        cx_event("agent_message", message="Going."),
+        spoken("assistant", "Going."),
+        spoken("user", "go on"),
     )
-    bring_in(home, "codex", source)
     assert [(one.role, one.text) for one in messages_of(home, "cx-1")] == [
         ("system", "Be kind."),
         ("system", "<environment_context>x</environment_context>"),
@@ -83,8 +87,7 @@ def test_tools_thinking_and_images_are_kept(home, source):
     assert record_of(home, "cx-1").folder == "/garden"
 
 
-def test_compactions_are_kept(home, source):
+def test_compactions_are_kept(home, source, bring):
     talk = (spoken("user", "Hello"), cx("compacted", message="We greeted."), spoken("user", "Again"))
-    write_file(source / "rollout.jsonl", lines(cx_meta(), *talk))
-    bring_in(home, "codex", source)
+    bring(cx_meta(), *talk)
     assert entries_of(home, "cx-1")[1].body == CompactionEntry("We greeted.", source="model")

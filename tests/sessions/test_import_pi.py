@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+from functools import partial
 
 import pytest
 
@@ -20,6 +21,7 @@ from kept.sessions.store import SessionStore
 from tests.support.files import tree_of, write_file
 from tests.support.foreign_transcripts import (
     bring_in,
+    bring_records,
     entries_of,
     lines,
     messages_of,
@@ -39,13 +41,17 @@ WALK = (
 
 
 @pytest.fixture
+def bring(home, source):
+    return partial(bring_records, home, "pi", source / "walk.jsonl")
+
+
+@pytest.fixture
 def source(tmp_path):
     return tmp_path / "elsewhere"
 
 
-def test_ids_times_and_parents_are_kept(home, source):
-    write_file(source / "walk.jsonl", lines(*WALK))
-    report = bring_in(home, "pi", source)
+def test_ids_times_and_parents_are_kept(home, source, bring):
+    report = bring(*WALK)
     assert (report.count("imported"), report.messages, report.problems) == (1, 2, ())
     first, second = entries_of(home, "walk-1")
     assert (first.id, first.parent_id, second.id, second.parent_id) == ("a1", "walk-1", "a2", "a1")
@@ -102,9 +108,8 @@ def test_two_conversations_of_one_id_are_both_taken_in(home, source):
         assert len(store.recent()) == 2
 
 
-def test_a_folder_that_was_moved_is_known_again(home, source, tmp_path):
-    write_file(source / "walk.jsonl", lines(*WALK))
-    bring_in(home, "pi", source)
+def test_a_folder_that_was_moved_is_known_again(home, source, tmp_path, bring):
+    bring(*WALK)
     source.rename(tmp_path / "moved")
     assert bring_in(home, "pi", tmp_path / "moved").count("unchanged") == 1
 
@@ -145,27 +150,23 @@ def test_tools_and_images_of_a_message_are_kept(home, source):
     assert found.content == (ToolResult("c1", "A spade.", "look", True), Attachment("image/jpeg", None, f"{path}#L3"))
 
 
-def test_compactions_states_and_records_of_other_kinds_have_their_place(home, source):
-    write_file(
-        source / "walk.jsonl",
-        lines(
-            *WALK,
-            pi_entry("compaction", "c1", "a2", summary="Spades.", firstKeptEntryId="a2", tokensBefore=900),
-            pi_entry("model_change", "m1", "c1", provider="p", modelId="m-9"),
-            pi_entry("session_info", "n1", "m1", name="Garden"),
-            pi_entry("branch_summary", "b1", "n1", fromId="a2", summary="We looked left."),
-            pi_entry("custom_message", "k1", "b1", customType="weather", content="Rain.", display=True),
-            pi_entry("label", "l1", "k1", targetId="a1", label="here"),
-            pi_entry(
-                "message",
-                "s1",
-                "l1",
-                message={"role": "bashExecution", "command": "ls", "output": "shed", "exitCode": 1},
-            ),
-            pi_entry("reset", "r1", "s1", what="a kind that we have too, and mean otherwise"),
+def test_compactions_states_and_records_of_other_kinds_have_their_place(home, source, bring):
+    bring(
+        *WALK,
+        pi_entry("compaction", "c1", "a2", summary="Spades.", firstKeptEntryId="a2", tokensBefore=900),
+        pi_entry("model_change", "m1", "c1", provider="p", modelId="m-9"),
+        pi_entry("session_info", "n1", "m1", name="Garden"),
+        pi_entry("branch_summary", "b1", "n1", fromId="a2", summary="We looked left."),
+        pi_entry("custom_message", "k1", "b1", customType="weather", content="Rain.", display=True),
+        pi_entry("label", "l1", "k1", targetId="a1", label="here"),
+        pi_entry(
+            "message",
+            "s1",
+            "l1",
+            message={"role": "bashExecution", "command": "ls", "output": "shed", "exitCode": 1},
         ),
+        pi_entry("reset", "r1", "s1", what="a kind that we have too, and mean otherwise"),
     )
-    bring_in(home, "pi", source)
     entries = {one.id: one for one in entries_of(home, "walk-1")}
     assert entries["c1"].body == CompactionEntry("Spades.", "a2", 900, source="model")
     assert [entries[one].body for one in ("m1", "n1")] == [StateEntry("model", "p/m-9"), StateEntry("title", "Garden")]

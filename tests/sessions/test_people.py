@@ -11,7 +11,6 @@ from kept.errors import ConfigError, SessionKeyInvalid, UsageError
 from kept.sessions.people import Account, People, account_of, read_account, thread_id
 from kept.sessions.session_key import SessionKey
 
-ADA = {"ada": ["telegram:5054", "http:ada"]}
 LINKS = {"session.identity_links": {"ada": ["telegram:5054", "http:ada"], "bob": ["http:bob"]}}
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 
@@ -89,16 +88,16 @@ def test_the_full_key_of_a_conversation_names_the_person_or_group_that_the_conve
 
 
 @pytest.mark.parametrize(
-    "text", ["agent:main", "agent:main:http:bob", "agent:main:http:default:direct:bob:7", "agent:"]
+    ("text", "error"),
+    [
+        *((text, SessionKeyInvalid) for text in ("agent:main", "agent:main:http:bob", "agent:")),
+        ("agent:main:http:default:direct:bob:7", SessionKeyInvalid),
+        *((text, UsageError) for text in ("agent:shop:http:default:direct:bob", "carol", "terminal:main")),
+    ],
 )
-def test_what_begins_like_a_key_and_is_none_is_nobody(tmp_path, text):
-    with pytest.raises(SessionKeyInvalid):
-        people(tmp_path).find(text)
-
-
-def test_the_conversation_of_another_agent_names_nobody_here(tmp_path):
-    with pytest.raises(UsageError, match="another agent"):
-        people(tmp_path).find("agent:shop:http:default:direct:bob")
+def test_somebody_unknown_a_conversation_elsewhere_and_what_is_no_key_are_nobody(tmp_path, text, error):
+    with pytest.raises(error):
+        people(tmp_path, **LINKS).find(text)
 
 
 def test_a_user_whose_name_reads_like_a_group_is_not_that_group(tmp_path):
@@ -169,10 +168,10 @@ def test_nobody_is_the_owner_whom_the_settings_do_not_name(tmp_path, owner):
     assert not first.sees_note("memory/private/loose.md")
 
 
-def test_no_person_is_the_owner_by_being_called_like_a_choice_of_the_setting(tmp_path):
-    for name in ("auto", "none"):
-        everybody = people(tmp_path, **{"session.owner": name, "session.identity_links": {name: ["http:mallory"]}})
-        assert not everybody.find(name).is_owner
+@pytest.mark.parametrize("name", ["auto", "none"])
+def test_no_person_is_the_owner_by_being_called_like_a_choice_of_the_setting(tmp_path, name):
+    everybody = people(tmp_path, **{"session.owner": name, "session.identity_links": {name: ["http:mallory"]}})
+    assert not everybody.find(name).is_owner
 
 
 def test_a_conversation_that_lost_its_key_sees_only_what_is_shared(tmp_path):
@@ -204,9 +203,3 @@ def test_notes_in_a_private_folder_are_seen_in_every_spelling_of_the_path_only_b
 def test_links_that_cannot_be_meant_are_refused(tmp_path, links, words):
     with pytest.raises(ConfigError, match=words):
         people(tmp_path, **{"session.identity_links": links})
-
-
-@pytest.mark.parametrize("name", ["carol", "terminal:main"])
-def test_somebody_unknown_and_the_machine_itself_are_no_person(tmp_path, name):
-    with pytest.raises(UsageError):
-        people(tmp_path, **LINKS).find(name)

@@ -7,6 +7,7 @@ from typing import Any
 from kept.sessions.entries import Entry, Message
 from kept.sessions.importers.import_run import Format, ImportReport, import_sessions
 from kept.sessions.store import SessionStore
+from tests.support.files import write_file
 
 
 def lines(*records: dict[str, Any] | str) -> str:
@@ -16,6 +17,12 @@ def lines(*records: dict[str, Any] | str) -> str:
 def bring_in(home: Path, format_name: Format, path: Path, **options: Any) -> ImportReport:
     with SessionStore.open(home=home) as store:
         return import_sessions(store, format_name, path, **options)
+
+
+def bring_records(home: Path, format_name: Format, path: Path, *records: dict[str, Any] | str) -> ImportReport:
+    """Write records into a file, and import its folder."""
+    write_file(path, lines(*records))
+    return bring_in(home, format_name, path.parent)
 
 
 def entries_of(home: Path, session_id: str) -> list[Any]:
