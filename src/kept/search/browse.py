@@ -7,7 +7,7 @@ import os
 import posixpath
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -19,6 +19,7 @@ from kept.base.records import Filter, ListedPeriod, Passage, Progress, SearchRes
 from kept.base.values import frozen
 from kept.base.words.segment import fold, name_key, normalise
 from kept.errors import NoteNotFound, PathRefused, UsageError
+from kept.index.sqlite.file_list import Opening
 from kept.index.sqlite.rows import ALIAS, FILE, HEADING, TITLE, link_key
 from kept.notes.daily import DailyNotes, daily_name, find_daily, get_daily_notes
 from kept.notes.scan import scan_workspace
@@ -26,7 +27,7 @@ from kept.notes.workspace import has_projects, is_markdown, may_be_title, show_p
 from kept.sessions.transcript_paths import is_transcript_citation
 
 if TYPE_CHECKING:
-    from kept.index.sqlite.file_list import ListedRow, Opening
+    from kept.index.sqlite.file_list import ListedRow
     from kept.index.sqlite.index import Index
     from kept.index.sqlite.rows import NoteTables
     from kept.search.memory_view import MemoryView
@@ -110,27 +111,27 @@ def list_files(
 
 
 def _summary(row: ListedRow, opening: Opening | None, own_title: str | None) -> FileSummary:
-    lines = [line for text in (opening.texts if opening else ()) for line in text.split("\n")]
+    opening = opening or Opening("", (), None, None)
     if row.source == "sessions":
-        title = own_title or (opening.heading if opening else "")
+        title, known = own_title or opening.heading, ""
     else:
-        title = own_title or _stem(row.path)
+        title = known = own_title or _stem(row.path)
     return FileSummary(
         path=row.path,
         source=row.source,
         title=title,
-        excerpt=_excerpt(lines, "" if row.source == "sessions" else title),
+        excerpt=_excerpt("\n".join(opening.texts), known),
         timestamp=time_from_ms(row.timestamp_ms),
         changed=time_from_ms(row.mtime_ns // 1_000_000),
         size=row.size,
-        session_key=opening.session_key if opening else None,
-        channel=opening.channel if opening else None,
+        session_key=opening.session_key,
+        channel=opening.channel,
     )
 
 
-def _excerpt(lines: Sequence[str], title: str) -> str:
-    """Return the first words that are not a heading."""
-    for line in lines:
+def _excerpt(text: str, title: str) -> str:
+    """Return the first words that are neither a heading nor the title."""
+    for line in text.split("\n"):
         words = re.sub(_SPEAKER, "", line.strip(), count=1).replace("**", "").lstrip("-*> ").strip()
         if words and not line.startswith("#") and words != title:
             return words if len(words) <= _EXCERPT_CHARS else words[: _EXCERPT_CHARS - 1].rstrip() + "…"
@@ -276,9 +277,17 @@ class MemoryNotes:
         if path is None:
             hint = self.name_nearest(name) or "Name it by its path, title or alias."
             raise NoteNotFound(f"There is no note called '{name}'.", hint=hint)
-        links, degraded = self._service.read(
-            lambda index: read_links(index.live.notes, path, self._view.sees), progress=progress
-        )
+        sees = self._view.sees
+
+        def read(index: Index) -> NoteLinks:
+            notes = index.live.notes
+            resolver, own_keys = LinkResolver(notes, sees), {key.rpartition("/")[2] for key, _ in notes.names_of(path)}
+            visible = [item for item in notes.links_by_key(own_keys) if item[0] != path and sees(item[0])]
+            incoming = [link for link in resolver.resolve(visible) if link.resolved == path]
+            outgoing = resolver.resolve(notes.links_from(path))
+            return NoteLinks(path, notes.find_title(path) or "", tuple(outgoing), tuple(incoming))
+
+        links, degraded = self._service.read(read, progress=progress)
         return replace(links, degraded=degraded)
 
     def name_nearest(self, name: str) -> str:
@@ -296,11 +305,15 @@ class MemoryNotes:
         return f"Did you mean '{show_path(by_name[near[0]])}'?" if near else ""
 
     def broken_links(self, *, progress: Progress | None = None) -> BrokenLinks:
-        """Return the links of all notes that lead nowhere, by path and line."""
-        links, degraded = self._service.read(
-            lambda index: read_broken_links(index.live.notes, self._view.sees), progress=progress
-        )
-        return BrokenLinks(links, degraded)
+        """Return the links of all notes that lead nowhere, by path and line, as if hidden notes did not exist."""
+        sees = self._view.sees
+
+        def read(index: Index) -> list[NoteLink]:
+            notes = index.live.notes
+            return LinkResolver(notes, sees).resolve(item for item in notes.all_links() if sees(item[0]))
+
+        links, degraded = self._service.read(read, progress=progress)
+        return BrokenLinks(tuple(link for link in links if link.is_broken), degraded)
 
     def find_project(self, folder: str | os.PathLike[str] = ".") -> str | None:
         """Return the name of the project that a folder belongs to, by the remote of its repository, or None."""
@@ -311,50 +324,23 @@ class MemoryNotes:
         return find_project(self._view.workspace, os.fspath(folder))
 
 
-def read_links(notes: NoteTables, path: str, sees: Callable[[str], bool]) -> NoteLinks:
-    """Return the links in a note and those to it. A link to a note that is hidden is broken."""
-    resolver = LinkResolver(notes)
-    own_keys = {key.rpartition("/")[2] for key, _ in notes.names_of(path)}
-    outgoing = [_to_record(source, link, resolver, sees) for source, link in notes.links_from(path)]
-    incoming = [
-        _to_record(source, link, resolver, sees)
-        for source, link in notes.links_by_key(own_keys)
-        if source != path and sees(source) and resolver.resolve(link, source) == path
-    ]
-    return NoteLinks(path, notes.find_title(path) or "", tuple(outgoing), tuple(incoming))
-
-
-def read_broken_links(notes: NoteTables, sees: Callable[[str], bool]) -> tuple[NoteLink, ...]:
-    """Return the links of all notes that mean no note, by path and line, as if hidden notes did not exist."""
-    resolver = LinkResolver(notes)
-    visible = (_to_record(source, link, resolver, sees) for source, link in notes.all_links() if sees(source))
-    return tuple(link for link in visible if link.resolved is None)
-
-
-def _to_record(path: str, link: FoundLink, resolver: LinkResolver, sees: Callable[[str], bool]) -> NoteLink:
-    resolved = resolver.resolve(link, path)
-    return NoteLink(
-        path=path,
-        line=link.line,
-        target=link.target,
-        resolved=resolved if resolved is not None and sees(resolved) else None,
-        heading=link.heading,
-        label=link.label,
-        is_embed=link.is_embed,
-    )
-
-
 class LinkResolver:
     """Finds the note that a link means, as Obsidian does it: by path, else by the name of a file, else by title or
-    alias. Names that were looked up are remembered."""
+    alias. Names that were looked up are remembered. A link to a hidden note is broken."""
 
-    def __init__(self, notes: NoteTables) -> None:
+    def __init__(self, notes: NoteTables, sees: Callable[[str], bool]) -> None:
+        self._sees = sees
         self._find = cache(notes.paths_named)
         self._resolve = cache(self._by_name)
 
-    def resolve(self, link: FoundLink, source: str) -> str | None:
-        """Return the path of the note that a link in the note ``source`` means, or None if the link is broken."""
-        return self._resolve(link.target, link.is_path, posixpath.dirname(source))
+    def resolve(self, links: Iterable[tuple[str, FoundLink]]) -> list[NoteLink]:
+        """Return links with the paths of the notes that they mean. Each is given with the path of its own note."""
+        resolved = []
+        for source, link in links:
+            path = self._resolve(link.target, link.is_path, posixpath.dirname(source))
+            path = path if path and self._sees(path) else None
+            resolved.append(NoteLink(source, link.line, link.target, path, link.heading, link.label, link.is_embed))
+        return resolved
 
     def _by_name(self, target: str, is_path: bool, folder: str) -> str | None:
         titles = (path for path, kind in self._find(name_key(target)) if kind != FILE)

@@ -155,10 +155,13 @@ class MemoryView:
             raise UsageError(
                 f"There is no source '{request.source}'.", hint="Use 'memory' (notes) or 'sessions' (conversations)."
             )
-        from kept.search.query_dates import find_when, parse_range
+        since_ms = until_ms = as_of_ms = session_key = None
+        if not (request.since is request.until is request.as_of is None):
+            from kept.search.query_dates import find_when, parse_range
 
-        now, session_key = self.clock.now(), None
-        since_ms, until_ms = parse_range(request.since, request.until, now=now)
+            now = self.clock.now()
+            since_ms, until_ms = parse_range(request.since, request.until, now=now)
+            as_of_ms = find_when(request.as_of, now=now, end=True)
         if request.session_key:
             from kept.sessions.session_key import parse_key
 
@@ -170,7 +173,7 @@ class MemoryView:
             path=path,
             since_ms=since_ms,
             until_ms=until_ms,
-            as_of_ms=find_when(request.as_of, now=now, end=True),
+            as_of_ms=as_of_ms,
             session_key=session_key,
             channel=request.channel or None,
             tags=_tag_keys(request.tags) if request.tags else (),
@@ -199,8 +202,10 @@ class MemoryView:
 
     def _scope(self, project: str | None = None) -> ProjectScope | None:
         """Return the scope of a search in a project, or of what is shared ('none'). None for everything ('all')."""
+        if not (project or self.project):
+            return None
         self._require_own(project)
-        if project == "all" or not (project or self.project):
+        if project == "all":
             return None
         name = self._find_project(project)
         transcripts = self._transcripts_by_project()

@@ -290,13 +290,18 @@ class _Statements:
     def is_newer(self, newer: Scored, older: Scored) -> bool:
         """Return whether a passage says something newer about the same: by a person, and something else."""
         # Statements about the same have the same words of the query.
-        has_as_much = abs(newer.evidence.coverage - older.evidence.coverage) < _SAME_COVERAGE
-        if not has_as_much or not _is_later(newer.chunk, older.chunk):
+        if abs(newer.evidence.coverage - older.evidence.coverage) >= _SAME_COVERAGE:
             return False
-        speaker, other_speaker = _speaker(newer.chunk), _speaker(older.chunk)
+        chunk, other, apart_ms = newer.chunk, older.chunk, newer.chunk.timestamp_ms - older.chunk.timestamp_ms
+        is_later = apart_ms >= _MIN_APART_MS
+        if apart_ms == 0 and chunk.path == other.path:  # entries of one minute in a log
+            is_later = chunk.start_line > other.start_line and bool(re.search(_ENTRY_TIME, chunk.heading))
+        if not is_later:
+            return False
+        speaker, other_speaker = _speaker(chunk), _speaker(other)
         if speaker == "assistant" or (speaker and other_speaker not in ("", speaker, "assistant")):
             return False
-        (words, text), (other_words, other_text) = self._statement(newer.chunk), self._statement(older.chunk)
+        (words, text), (other_words, other_text) = self._statement(chunk), self._statement(other)
         if words <= other_words or other_words <= words:
             return False  # the same, or one of them in more detail
         new, old = words - other_words, other_words - words
@@ -325,12 +330,6 @@ class _Statements:
             pieces = [piece for piece in re.split(_STATEMENT_ENDS, text) if not piece.lstrip().startswith("#")]
             self._by_row[chunk.row] = {words: piece for piece in pieces if (words := content_words(piece))}
         return self._by_row[chunk.row]
-
-
-def _is_later(chunk: ChunkRow, other: ChunkRow) -> bool:
-    if chunk.timestamp_ms == other.timestamp_ms and chunk.path == other.path:  # entries of one minute in a log
-        return chunk.start_line > other.start_line and bool(re.search(_ENTRY_TIME, chunk.heading))
-    return chunk.timestamp_ms - other.timestamp_ms >= _MIN_APART_MS
 
 
 def _speaker(chunk: ChunkRow) -> str:

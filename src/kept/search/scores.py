@@ -265,10 +265,6 @@ class Signals:
     """For a query in an unspaced script, its largest share in runs of characters that a passage has literally."""
 
     @property
-    def has_all_words(self) -> bool:
-        return self.share >= _ALL
-
-    @property
     def features(self) -> tuple[float, ...]:
         """The inputs of `AnsweredModel`, in its order."""
         return (
@@ -382,7 +378,7 @@ def estimate_answered(
     signals: Signals, models: AnsweredModels | None = None, *, unspaced: CrowdModel = UNSPACED_ANSWERED
 ) -> float:
     """Return how sure it is, from 0 to 1, that there is an answer. 0.25 is the bound that was chosen on folds."""
-    least = ALL_WORDS_CONFIDENCE if signals.has_all_words else _chance_in_other_words(signals)
+    least = ALL_WORDS_CONFIDENCE if signals.share >= _ALL else _chance_in_other_words(signals)
     if signals.runs is not None:
         logit = unspaced.base + unspaced.figure * math.sqrt(signals.runs) - unspaced.crowd * signals.crowd
     elif signals.share <= 0:
@@ -459,7 +455,7 @@ def _scaled_parts(scored: Scored, factor: float, confidence: float, signals: Sig
     parts = scored.parts()
     outside = [replace(part, value=part.value * factor) for part in parts if part.name in PARTS_OUTSIDE_THRESHOLD]
     rest = [part for part in parts if part.name not in PARTS_OUTSIDE_THRESHOLD]
-    words = "every word" if signals.has_all_words else f"{signals.share:.0%} of the words"
+    words = "every word" if signals.share >= _ALL else f"{signals.share:.0%} of the words"
     lead = signals.meaning
     nearest = "" if lead is None else f"; the closest match in meaning is {lead:.2f} ahead of the next"
     reason = f"confidence {confidence:.2f}: one passage contains {words}{nearest}"

@@ -53,16 +53,12 @@ def select_hits(
     ``bystanders``, which are found only by such messages, are left out.
     """
     selection = Selection(windows, max_results)
-    related = []
     for scored in ranked:
-        # Related is what has a word in common with the query, or a similarity in meaning.
-        if scored.relevance >= (UNRELATED_BELOW if scored.text is None else _NOTHING):
-            related.append(scored)
-        else:
-            selection.dropped.append((scored, "unrelated"))
-    for scored in related:
         row = scored.chunk.row
-        if repeats.get(row) in windows.shown:
+        # Related is what has a word in common with the query, or a similarity in meaning.
+        if scored.relevance < (UNRELATED_BELOW if scored.text is None else _NOTHING):
+            selection.dropped.append((scored, "unrelated"))
+        elif repeats.get(row) in windows.shown:
             selection.also_in.setdefault(repeats[row], []).append(scored.chunk)
         elif scored.relevance < min_score - _TOLERANCE:
             selection.dropped.append((scored, "below min_score"))
