@@ -7,7 +7,7 @@ import os
 import posixpath
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
@@ -171,7 +171,9 @@ def find_note(service: IndexService, name: str, visible: Filter) -> str | None:
         if len(matches) == 1:
             return matches[0]
         if matches:
-            raise _ambiguous(name, sorted(matches))
+            shown = ", ".join(sorted(matches)[:_MAX_CANDIDATES])
+            more = f" and {len(matches) - _MAX_CANDIDATES:,} more" if len(matches) > _MAX_CANDIDATES else ""
+            raise UsageError(f"'{name}' is the name of {len(matches):,} notes: {shown}{more}.", hint="Give the path.")
     if day:
         raise NoteNotFound(
             f"There is no daily note of {day:%Y-%m-%d} ({daily_name(service.workspace, day)}).",
@@ -228,12 +230,6 @@ def _find_day(name: str, now: dt.datetime) -> dt.date | None:
             hint=f"'kept search {name!r}' lists it.",
         )
     return period.start.date()
-
-
-def _ambiguous(name: str, paths: Sequence[str]) -> UsageError:
-    shown = ", ".join(paths[:_MAX_CANDIDATES])
-    more = f" and {len(paths) - _MAX_CANDIDATES:,} more" if len(paths) > _MAX_CANDIDATES else ""
-    return UsageError(f"'{name}' is the name of {len(paths):,} notes: {shown}{more}.", hint="Give the path.")
 
 
 def _stem(path: str) -> str:

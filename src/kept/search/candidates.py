@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -135,23 +135,21 @@ class CandidatePool:
         named = {speaker for speaker in speakers if query_words.intersection(_WORD.findall(speaker))}
         evidence = {}
         for row, chunk in self.chunks.items():
-            own = replace(self.text.get(row, NO_WORDS), meaning=self.meaning.get(row, 0.0))
-            evidence[row] = self._add_conversation(own, chunk, named) if chunk.source == "sessions" else own
+            evidence[row] = replace(self.text.get(row, NO_WORDS), meaning=self.meaning.get(row, 0.0))
+            if chunk.source != "sessions":
+                continue
+            before, after = self._neighbour(chunk, -1), self._neighbour(chunk, 1)
+            speaker = self.speakers[row]
+            has_name = speaker not in _ROLES
+            evidence[row] = replace(
+                evidence[row],
+                answers=self.text.get(before.row, NO_WORDS).words if before and _is_question(before) else 0.0,
+                beside=max(self.meaning.get(beside.row, 0.0) if beside else 0.0 for beside in (before, after)),
+                question=float(_is_question(chunk)),
+                speaker=float(bool(named) and has_name and speaker not in named),
+                machine=float(not has_name and speaker != "user"),
+            )
         return evidence
-
-    def _add_conversation(self, own: Evidence, chunk: ChunkRow, named: Collection[str]) -> Evidence:
-        """Return the evidence for a message with that of the messages beside it, and of who says it."""
-        before, after = self._neighbour(chunk, -1), self._neighbour(chunk, 1)
-        speaker = self.speakers[chunk.row]
-        has_name = speaker not in _ROLES
-        return replace(
-            own,
-            answers=self.text.get(before.row, NO_WORDS).words if before and _is_question(before) else 0.0,
-            beside=max(self.meaning.get(beside.row, 0.0) if beside else 0.0 for beside in (before, after)),
-            question=float(_is_question(chunk)),
-            speaker=float(bool(named) and has_name and speaker not in named),
-            machine=float(not has_name and speaker != "user"),
-        )
 
     def messages_around(self, row: int, steps: int) -> Sequence[ChunkRow]:
         """Return the messages of the pool before and after this one in its file, up to ``steps`` on each side."""

@@ -171,23 +171,16 @@ class WordReader:
 
     def _relative(self, at: int) -> TimeMention | None:
         for length in range(min(_LONGEST_PHRASE, len(self.words) - at), 0, -1):
-            offset = date_words.RELATIVE.get(tuple(self.words[at : at + length]))
-            if offset and not self._is_other_word(at, length):
-                return TimeMention(at, at + length, self._period(*offset))
+            phrase = tuple(self.words[at : at + length])
+            # "hier" may be German for here, and "morgen" a greeting.
+            is_here = phrase == ("hier",) and not date_words.GERMAN.isdisjoint(self.words)
+            is_greeting = phrase == ("morgen",) and self._word(at - 1) in date_words.GREETINGS
+            if phrase in date_words.RELATIVE and not is_here and not is_greeting:
+                unit, number = date_words.RELATIVE[phrase]  # ("week", -1) is last week
+                kind, step = _KIND_AND_STEP.get(unit, ("span", "day"))
+                reading = TimeReading(kind, (period_of(unit, shift(self.today, step, number)),))
+                return TimeMention(at, at + length, reading)
         return None
-
-    def _is_other_word(self, at: int, length: int) -> bool:
-        """Return whether "hier" is German for here, or "morgen" a greeting."""
-        if length > 1:
-            return False
-        if self.words[at] == "hier":
-            return not date_words.GERMAN.isdisjoint(self.words)
-        return self.words[at] == "morgen" and self._word(at - 1) in date_words.GREETINGS
-
-    def _period(self, unit: str, number: int) -> TimeReading:
-        """Return the period ``number`` units from now: ("week", -1) is last week."""
-        kind, step = _KIND_AND_STEP.get(unit, ("span", "day"))
-        return TimeReading(kind, (period_of(unit, shift(self.today, step, number)),))
 
     # weekdays
 
@@ -221,7 +214,10 @@ class WordReader:
             self.tokens[at].is_capital or not is_ambiguous or not self._word(at + 1).isdigit()
         )
         is_date = first < at or is_day or year is not None
-        if not is_date and is_ambiguous and not self._is_month(at):
+        # An ambiguous word is a month in "in May" and "May last year", or alone.
+        is_alone = len(self.words) == 1 and self.tokens[at].is_capital
+        year_follows = date_words.RELATIVE.get(tuple(self.words[at + 1 : at + 3]), ("",))[0] == "year"
+        if is_ambiguous and not (is_date or is_alone or year_follows or before in date_words.IN):
             return None
         if year:
             return TimeMention(first, last, read_date(year, month, day))
@@ -229,12 +225,6 @@ class WordReader:
             day, last = None, at + 1
         periods = last_occurrences(month, day, self.today, before=before in date_words.LAST and day is None)
         return TimeMention(first, last, TimeReading("recurring", periods)) if periods else None
-
-    def _is_month(self, at: int) -> bool:
-        """Return whether an ambiguous word is a month: in "in May", "May last year", or alone."""
-        alone = len(self.words) == 1 and self.tokens[at].is_capital
-        year_follows = date_words.RELATIVE.get(tuple(self.words[at + 1 : at + 3]), ("", 0))[0] == "year"
-        return alone or year_follows or self._word(at - 1) in date_words.IN
 
     def _day_and_year(self, at: int) -> tuple[int, int, int | None, int | None]:
         """Return the range of a date around a month, its day and its year."""

@@ -197,23 +197,18 @@ def shift(day: dt.date, unit: str, count: int) -> dt.date:
 # dates in digits
 
 _Reader = Callable[[re.Match[str], dt.datetime], TimeReading | None]
-
-
-def _iter_patterns(text: str) -> Iterator[tuple[str, _Reader]]:
-    """Yield the patterns that may occur in a text. Each is compiled by `re` on first use: few queries need one."""
-    if "-" in text or "/" in text or "." in text:
-        yield r"(?<![\d.,/-])(\d{1,4})([-/.]) ?(\d{1,2})(?:\2 ?(\d{1,4}))?(?![\d/-])", _separated
-    if not text.isascii():
-        yield r"(?<!\d)(\d{4}) ?[年년] ?(?:(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日号號일])?)?", _cjk_date
-        yield r"(?<!\d)(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日号號일])?(?![前間间後后])", _cjk_day
-        yield r"(?<!\d)(\d{1,3}) ?(天|日|周|週間|週|个月|個月|か月|ヶ月|カ月|年|일|주|개월|년) ?[前전]", _cjk_ago
+_SEPARATED = r"(?<![\d.,/-])(\d{1,4})([-/.]) ?(\d{1,2})(?:\2 ?(\d{1,4}))?(?![\d/-])"
 
 
 def find_numeric(text: str, now: dt.datetime) -> list[tuple[int, int, TimeReading]]:
     """Return start, end and reading of each date in digits that exists, in order and without overlaps."""
     dates: list[tuple[int, int, TimeReading]] = []
     covered = set[int]()
-    for pattern, reader in _iter_patterns(text) if any(map(str.isdigit, text)) else ():
+    if not any(map(str.isdigit, text)):
+        return dates
+    # Compiled by `re` on first use: few queries need one.
+    separated = {_SEPARATED: _separated} if any(mark in text for mark in "-/.") else {}
+    for pattern, reader in (separated | ({} if text.isascii() else _CJK_DATES)).items():
         for match in re.finditer(pattern, text):
             start, end = match.span()
             if covered.intersection(range(start, end)):
@@ -243,10 +238,6 @@ def _separated(match: re.Match[str], now: dt.datetime) -> TimeReading | None:
     return read_date(int(third), month, day)
 
 
-def _cjk_date(match: re.Match[str], now: dt.datetime) -> TimeReading:
-    return read_date(*(int(number) for number in match.groups() if number))
-
-
 def _cjk_day(match: re.Match[str], now: dt.datetime) -> TimeReading | None:
     periods = last_occurrences(int(match[1]), int(match[2]) if match[2] else None, now.date())
     return TimeReading("recurring", periods) if periods else None
@@ -254,7 +245,12 @@ def _cjk_day(match: re.Match[str], now: dt.datetime) -> TimeReading | None:
 
 _CJK_UNITS = {**dict.fromkeys("天日일", "day"), **dict.fromkeys("周週주", "week"), **dict.fromkeys("年년", "year")}
 
-
-def _cjk_ago(match: re.Match[str], now: dt.datetime) -> TimeReading:
-    unit = _CJK_UNITS.get(match[2][0], "month")
-    return read_ago(now, unit, int(match[1]))
+_CJK_DATES: dict[str, _Reader] = {
+    r"(?<!\d)(\d{4}) ?[年년] ?(?:(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日號号일])?)?": lambda match, now: read_date(
+        *(int(number) for number in match.groups() if number)
+    ),
+    r"(?<!\d)(\d{1,2}) ?[月월] ?(?:(\d{1,2}) ?[日號号일])?(?![前간間后後])": _cjk_day,
+    r"(?<!\d)(\d{1,3}) ?(天|日|周|週間?|[个個かヶカ]月|年|일|주|개월|년) ?[前전]": lambda match, now: read_ago(
+        now, _CJK_UNITS.get(match[2][0], "month"), int(match[1])
+    ),
+}

@@ -340,23 +340,15 @@ def share_in_runs(query: str, text: str) -> float:
     for word in fold(query[:_MAX_RUN_CHARS]).lower().split():
         run = "".join(filter(is_unspaced, word))
         total += len(run)
-        end_of_covered = 0
+        letters = [_LETTERS_OF_IDEOGRAPH if "\u3400" <= letter <= "\u9fff" else 1 for letter in run]
+        covered_to = 0
         for at in range(len(run)):
-            end = _end_of_run(run, at)
+            ends = range(at + 1, min(at + _RUN_LETTERS, len(run)) + 1)
+            end = next((end for end in ends if sum(letters[at:end]) >= _RUN_LETTERS), None)
             if end and run[at:end] in text:
-                covered += end - max(at, end_of_covered)
-                end_of_covered = end
+                covered += end - max(at, covered_to)
+                covered_to = end
     return covered / total if total else 0.0
-
-
-def _end_of_run(text: str, start: int) -> int | None:
-    """Return the end of the shortest run from a character on, or None if there are too few letters."""
-    letters = 0
-    for at in range(start, len(text)):
-        letters += _LETTERS_OF_IDEOGRAPH if "\u3400" <= text[at] <= "\u9fff" else 1
-        if letters >= _RUN_LETTERS:
-            return at + 1
-    return None
 
 
 def estimate_confidence(
@@ -378,7 +370,17 @@ def estimate_answered(
     signals: Signals, models: AnsweredModels | None = None, *, unspaced: CrowdModel = UNSPACED_ANSWERED
 ) -> float:
     """Return how sure it is, from 0 to 1, that there is an answer. 0.25 is the bound that was chosen on folds."""
-    least = ALL_WORDS_CONFIDENCE if signals.share >= _ALL else _chance_in_other_words(signals)
+    is_known = signals.share > 0 and signals.unknown_words < UNKNOWN_FROM * signals.query_words
+    if signals.share >= _ALL:
+        least = ALL_WORDS_CONFIDENCE
+    elif signals.runs or is_known:
+        least = 0.0
+    else:
+        # Hardly a word of the query is in the notes, so it may be in another language, and the similarity counts. Among
+        # more passages, one is nearer by chance.
+        doublings = math.log2(max(1.0, signals.passages / NEAR_AMONG_PASSAGES))
+        near_from = NEAR_FROM + NEAR_BY_DOUBLING * doublings
+        least = min(signals.most_by_meaning, LIKELY_FROM * signals.nearest / near_from)
     if signals.runs is not None:
         logit = unspaced.base + unspaced.figure * math.sqrt(signals.runs) - unspaced.crowd * signals.crowd
     elif signals.share <= 0:
@@ -389,15 +391,6 @@ def estimate_answered(
         small, large = (sum(map(mul, model, features)) for model in (models.small, models.large))
         logit = signals.size * large + (1 - signals.size) * small
     return max(_chance(logit), least)
-
-
-def _chance_in_other_words(signals: Signals) -> float:
-    """Return how sure the similarity of the nearest passage is if hardly a word of the query is in the notes: it may be
-    in another language. Among more passages, one is nearer."""
-    if signals.runs or (signals.share > 0 and signals.unknown_words < UNKNOWN_FROM * signals.query_words):
-        return 0.0
-    doublings = math.log2(max(1.0, signals.passages / NEAR_AMONG_PASSAGES))
-    return min(signals.most_by_meaning, LIKELY_FROM * signals.nearest / (NEAR_FROM + NEAR_BY_DOUBLING * doublings))
 
 
 def _chance(logit: float) -> float:
