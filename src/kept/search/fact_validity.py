@@ -20,14 +20,13 @@ from kept.notes.fact_changes import is_about_same
 from kept.notes.facts import LineFact, read_fact
 from kept.notes.validity import Statement, ValidityState, may_be_marked, read_statements
 from kept.search.date_words import Period
-from kept.search.scores import Scored
+from kept.search.scores import BELOW, Scored
 from kept.search.selection import MAX_CHARS, make_snippet
 
 _AS_RELEVANT = 0.75
 """A chunk that holds counts as relevant as one that ended from this share of its relevance on."""
 _MATCHING_SHARE = 0.6
 """Statements with this share of the most matching words match, too."""
-_BELOW = 1e-6
 _MOST_BEFORE = 3
 _MAX_COMPARED = 100
 
@@ -119,11 +118,16 @@ def settle_facts(ranked: Sequence[Scored], query_text: str, moment: FactMoment) 
     settled, later = dict(holders), dict[int, Scored]()
     for scored in ended:
         row = scored.chunk.row
-        if moment.is_as_of and _is_unknown_then(marked[row], has_successor=bool(same[row])):
+        state, validity = marked[row].state, marked[row].focus.validity
+        # It came later, and does not tell what was.
+        if moment.is_as_of and state == "later" and (same[row] or not (validity and validity.was)):
             later[row] = scored
             continue
         better = [holder for new, holder in holders.items() if new in same[row] or _is_as_relevant(holder, scored)]
-        settled[row] = _lower(scored, better, marked[row].state)
+        if better:
+            why = "it holds only later" if state == "later" else "it no longer holds"
+            scored = scored.below(min(better, key=lambda holder: holder.score), "ended", why)
+        settled[row] = scored
     _put_latest_first(settled, [row for row in settled if same.get(row)], marked)
     result = [settled.get(scored.chunk.row, scored) for scored in ranked if scored.chunk.row not in later]
     result.sort(key=lambda scored: (-round(scored.score, 9), scored.chunk.row in past_rows, _newest(scored, marked)))
@@ -136,12 +140,6 @@ def _put_latest_first(settled: dict[int, Scored], rows: Sequence[int], marked: M
     for row, score in zip(sorted(rows, key=lambda row: _newest(settled[row], marked)), scores, strict=True):
         if change := score - settled[row].score:
             settled[row] = settled[row].plus("ended", change, "in the order in which they held")
-
-
-def _is_unknown_then(facts: _ChunkFacts, *, has_successor: bool) -> bool:
-    """Return whether a search as of an earlier day leaves a fact out: it came later, and does not tell what was."""
-    was = facts.focus.validity.was if facts.focus.validity else ""
-    return facts.state == "later" and (has_successor or not was)
 
 
 def _newest(scored: Scored, marked: Mapping[int, _ChunkFacts]) -> int:
@@ -212,20 +210,12 @@ def _lift_over_looser(
         is_looser = other.chunk.source != "sessions" and _most_shared(words[other_row], query_words) < own
         if other_row != row and other.score >= holder.score and is_looser and _is_as_relevant(holder, other):
             why = "it has more of the query in one line"
-            holder = holder.at_least(other.score + _BELOW, other.relevance, "holds", why)
+            holder = holder.at_least(other.score + BELOW, other.relevance, "holds", why)
     return holder
 
 
 def _most_shared(facts: Iterable[LineFact], query_words: frozenset[str]) -> int:
     return max((len(content_words(fact.text) & query_words) for fact in facts), default=0)
-
-
-def _lower(scored: Scored, better: Sequence[Scored], state: ValidityState) -> Scored:
-    if not better:
-        return scored
-    bound = min(better, key=lambda holder: holder.score)
-    reason = "it holds only later" if state == "later" else "it no longer holds"
-    return scored.at_most(bound.score - _BELOW, bound.relevance, "ended", reason)
 
 
 # results
@@ -263,7 +253,9 @@ def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValid
         path = other.chunk.path
         for statement in other.statements:
             is_own = (path, statement.first_line) == (facts.chunk.path, facts.focus.first_line)
-            if is_own or statement.validity is None or not _is_related(facts, statement):
+            if is_own or statement.validity is None:
+                continue
+            if not (is_about_same(read_fact(statement.text), facts.fact) or _follows(statement, facts)):
                 continue
             starts, ends = _order(statement)
             if since and ends <= since:
@@ -280,10 +272,6 @@ def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValid
         replaced_by=_cite(*successor) if successor else None,
         before=tuple(dict.fromkeys(_cite(*item) for item in before))[:_MOST_BEFORE],
     )
-
-
-def _is_related(facts: _ChunkFacts, statement: Statement) -> bool:
-    return is_about_same(read_fact(statement.text), facts.fact) or _follows(statement, facts)
 
 
 def _cite(path: str, statement: Statement) -> str:

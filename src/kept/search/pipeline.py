@@ -39,7 +39,7 @@ from kept.notes.validity import may_be_marked
 from kept.search.candidates import NO_WORDS, CandidatePool, QueryVector, gather_pool, is_done, may_answer
 from kept.search.query import IndexQuery, ParsedQuery
 from kept.search.query_dates import boost_periods, find_periods
-from kept.search.reordering import WEIGHT, ExactMatch, Reranker, judge_whole_notes, rerank
+from kept.search.reordering import WEIGHT, ExactMatch, judge_whole_notes, rerank
 from kept.search.repetitions import (
     Arrangement,
     arrange,
@@ -63,6 +63,7 @@ from kept.search.selection import Selection, Windows, make_message_snippet, make
 from kept.search.weights import JUST_LIKELY, JUST_WEAK
 
 if TYPE_CHECKING:
+    from kept.embedding.onnx import CrossEncoder
     from kept.index.sqlite.index import Index
     from kept.search.fact_validity import FactRanking
 
@@ -105,7 +106,7 @@ def search_index(
     vector: QueryVector | None,
     *,
     now_ms: int,
-    reranker: Reranker | None = None,
+    reranker: CrossEncoder | None = None,
 ) -> SearchResult:
     """Return the hits of a query, best first.
 
@@ -149,7 +150,7 @@ class _Ranking:
 
 
 def _rank(
-    index: Index, request: IndexQuery, vector: QueryVector | None, *, now_ms: int, reranker: Reranker | None
+    index: Index, request: IndexQuery, vector: QueryVector | None, *, now_ms: int, reranker: CrossEncoder | None
 ) -> _Ranking:
     query, settings, filters = request.query, request.settings, request.filters
     now = time_from_ms(now_ms)
@@ -217,7 +218,7 @@ def _judge(
     pool: CandidatePool,
     request: IndexQuery,
     vector: QueryVector | None,
-    reranker: Reranker | None,
+    reranker: CrossEncoder | None,
     *,
     most: float = 1.0,
 ) -> tuple[list[Scored], tuple[str, ...]]:

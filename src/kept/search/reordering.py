@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from kept.base.records import SOURCES, Filter
 from kept.base.remote_errors import EmbeddingError
@@ -45,6 +45,7 @@ from kept.search.selection import make_snippet
 from kept.search.weights import BESIDE_BETTER_SHARE, EXACT_FLOOR, WHOLE_NOTE_SHARE
 
 if TYPE_CHECKING:
+    from kept.embedding.onnx import CrossEncoder
     from kept.index.sqlite.word_index import WordIndex
 
 MAX_ROWS = 50
@@ -220,16 +221,8 @@ WEIGHT = 0.5
 """Share of the score that comes from the model."""
 
 
-class Reranker(Protocol):
-    """Model that reads a query and a passage together: a cross-encoder."""
-
-    def load(self) -> None: ...
-
-    def score(self, query: str, passage: str) -> float: ...
-
-
 def rerank(
-    ranked: Sequence[Scored], reranker: Reranker, query: str, *, timer: Callable[[], float] = time.perf_counter
+    ranked: Sequence[Scored], reranker: CrossEncoder, query: str, *, timer: Callable[[], float] = time.perf_counter
 ) -> tuple[list[Scored], tuple[str, ...]]:
     """Return the new order, and a message if the model failed or ran out of time, which starts once it is loaded.
 
@@ -251,15 +244,12 @@ def rerank(
             read.append(scored.plus("rerank", gain, why, relevance=relevance))
     except EmbeddingError as exc:
         return list(ranked), (f"Not reranked: {exc.message}",)
-    reordered = rank(read) + [_behind(scored, read) for scored in ranked[len(read) :]]
+    last = min(read, key=lambda other: other.score, default=None)
+    unread = [
+        scored.below(last, "rerank", "not read by the model", by=0.0) if last and last.score < scored.score else scored
+        for scored in ranked[len(read) :]
+    ]
+    reordered = rank(read) + unread
     if len(read) == len(best):
         return reordered, ()
     return reordered, (f"Reranked {len(read)} of {len(best)}: the time of {BUDGET_MS} ms was used up.",)
-
-
-def _behind(scored: Scored, read: Sequence[Scored]) -> Scored:
-    """Lower the score of a passage that was not read to the least of those that were."""
-    last = min(read, key=lambda other: other.score, default=scored)
-    if last.score >= scored.score:
-        return scored
-    return scored.at_most(last.score, last.relevance, "rerank", "not read by the model")

@@ -43,7 +43,6 @@ _SAME_SUBJECT, _SAME_ANSWER = 0.6, 0.5
 """Share of common words from which two statements are about the same; the second if both have the whole query."""
 _MAX_LENGTH_RATIO = 3
 _MIN_APART_MS = 60_000
-_BELOW = 1e-6
 
 _CITATION = r"\S+#L\d+(?:-L?\d+)?"
 _STATEMENT_ENDS = r"\n\s*\n|\n(?=\s*(?:[-*+#>]|\d+[.)])\s)"
@@ -116,7 +115,7 @@ def move_last(ranked: Sequence[Scored], rows: frozenset[int], *, min_score: floa
     if not end:
         return list(ranked)
     questions = [scored for scored in ranked if scored.chunk.row in rows]
-    lowered = [_below(scored, others[end - 1], "question", "it only asks the same") for scored in questions]
+    lowered = [scored.below(others[end - 1], "question", "it only asks the same") for scored in questions]
     return [*others[:end], *lowered, *others[end:]]
 
 
@@ -177,7 +176,7 @@ def _yield_to_notes(ranked: Sequence[Scored]) -> list[Scored]:
             needed = _AS_MUCH * scored.evidence.reach
             note = next((note for note in notes if note.evidence.coverage >= needed), scored)
             if note.score < scored.score:
-                scored = _below(scored, note, "recalled", "an agent said it from memory")
+                scored = scored.below(note, "recalled", "an agent said it from memory")
         ordered.append(scored)
     return _sorted(ordered)
 
@@ -244,10 +243,6 @@ def _move_up(ordered: list[Scored], at: int, to: int, name: str, why: str) -> No
     """Move a candidate before a better one, with at least its score, unless it is before it."""
     if at > to:
         ordered.insert(to, ordered.pop(at).at_least(ordered[to].score, ordered[to].relevance, name, why))
-
-
-def _below(scored: Scored, other: Scored, name: str, why: str) -> Scored:
-    return scored.at_most(other.score - _BELOW, other.relevance, name, why)
 
 
 def _age(chunk: ChunkRow) -> tuple[int, int]:

@@ -68,6 +68,8 @@ from kept.search.weights import (
 
 PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")
 """Parts of a score that affect the order, but not whether a hit passes ``min_score``."""
+BELOW = 1e-6
+"""Difference of the scores of two candidates, one of which has to come after the other."""
 _ALL = 0.999
 """All words: a share is a sum of floats, and may be just below 1."""
 _RUN_LETTERS, _LETTERS_OF_IDEOGRAPH = 4, 2
@@ -121,10 +123,10 @@ class Scored:
         gain = max(0.0, score - self.score)
         return self.plus(name, gain, why, relevance=max(0.0, relevance - self.relevance))
 
-    def at_most(self, score: float, relevance: float, name: str, why: str) -> Scored:
-        """Return a copy with at most this score, which does not become negative, and at most this relevance."""
-        loss = max(-self.score, min(0.0, score - self.score))
-        return self.plus(name, loss, why, relevance=min(0.0, relevance - self.relevance))
+    def below(self, other: Scored, name: str, why: str, *, by: float = BELOW) -> Scored:
+        """Return a copy with a lower score than another, but not a negative one, and at most the same relevance."""
+        loss = max(-self.score, min(0.0, other.score - by - self.score))
+        return self.plus(name, loss, why, relevance=min(0.0, other.relevance - self.relevance))
 
 
 def rank(scored: Iterable[Scored]) -> list[Scored]:
