@@ -137,7 +137,7 @@ def _header(hit: Hit) -> str:
     where = _plain(hit.citation)
     parts = [f"project {hit.project}" if hit.project else "", " > ".join(hit_headings(hit))]
     if hit.listed:
-        lead = time_text(str(hit.timestamp))
+        lead = time_text(hit)
     else:
         lead = f"{hit.score:.2f} {hit.grade}"
         day, time = day_and_time(hit)

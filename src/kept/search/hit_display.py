@@ -76,6 +76,7 @@ def snippet_lines(hit: Hit) -> list[str]:
     return below or lines
 
 
-def time_text(timestamp: str) -> str:
+def time_text(hit: Hit) -> str:
     """Return date and time. Midnight is the time of a note that has only a date."""
-    return timestamp[:10] if timestamp[11:16] == "00:00" else f"{timestamp[:10]} {timestamp[11:16]}"
+    day, time = day_and_time(hit)
+    return day if time == "00:00" else f"{day} {time}"

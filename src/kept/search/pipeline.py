@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -71,9 +71,6 @@ _WINDOW_LINES = 12
 _MANY_MARKED, _VERSIONS = 12, 500
 """Candidates with marks from which on more are looked at, and how many: a fact may have changed often."""
 _LISTED = (ScorePart("listed", 1.0, "from that time"),)
-
-_ListedRow = tuple[int, str, str, int]
-"""Row, source, path and timestamp of a chunk."""
 
 
 def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | None, tuple[str, ...]]:
@@ -241,8 +238,12 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
     An entry is a section of a daily log, any other note as a whole, or what was said in one conversation. Each is shown
     by its beginning, and the cited lines are those that are shown.
     """
-    rows = index.live.lists.entry_rows(filters)
-    entries = sorted(_iter_entries(rows, daily), key=lambda entry: (entry[3], entry[2], entry[0]))
+    entries: list[tuple[int, str, str, int]] = []  # row, source, path and timestamp of the first chunk of each
+    for (source, path), group in groupby(index.live.lists.entry_rows(filters), key=itemgetter(1, 2)):
+        chunks_of_file = list(group)
+        is_log = daily.find_day(path) or chunks_of_file[0][3] != chunks_of_file[-1][3]
+        entries += chunks_of_file if source == "memory" and is_log else chunks_of_file[:1]
+    entries.sort(key=itemgetter(3, 2, 0))
     latest = [row for row, *_ in entries[-max_results:]]
     chunks = index.live.get_chunks(latest)
     windows = Windows(partial(index.live.chunks_around, lines=_WINDOW_LINES), {}, filters)
@@ -252,16 +253,6 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
         listed = Scored(chunks[row], NO_WORDS, 1.0, 1.0, None, None, lambda: _LISTED)
         hits.append(replace(_make_hit(listed, windows.open(chunks[row]), index.path, titles), listed=True))
     return hits, len(entries)
-
-
-def _iter_entries(rows: list[_ListedRow], daily: DailyNotes) -> Iterator[_ListedRow]:
-    """Yield the first chunk of each entry. Rows are in the order of their files."""
-    for (source, path), group in groupby(rows, key=itemgetter(1, 2)):
-        chunks = list(group)
-        if source == "memory" and (daily.find_day(path) or chunks[0][3] != chunks[-1][3]):
-            yield from chunks
-        else:
-            yield chunks[0]
 
 
 # results

@@ -151,13 +151,14 @@ class QmdBackend:
         started, filters, limit = time.perf_counter(), request.filters, request.settings.max_results
         if filters.sources == ("sessions",) or filters.is_conversation:
             return search_index(request)
-        if replace(filters, sources=()):
-            return _with_reason(search_index(request), _NO_FILTERS)
+        reason = _NO_FILTERS if replace(filters, sources=()) else ""
         try:
-            notes = self._search_notes(request.query, scan, limit)
+            notes = [] if reason else self._search_notes(request.query, scan, limit)
         except KeptError as exc:
             reason = f"Answered from Kept's own index: {exc.message} {exc.hint}".strip()
-            return _with_reason(search_index(request), reason)
+        if reason:
+            result = search_index(request)
+            return replace(result, degraded=(reason, *result.degraded))
         notes = [hit for hit in notes if hit.score >= min_score]
         sessions = SearchResult(())
         if "sessions" in self._sources and not filters.sources:
@@ -285,10 +286,6 @@ def _is_same_text(note_text: str, reported: str) -> bool:
     note_text, reported = (re.sub(r"\r\n?", "\n", text).strip() for text in (note_text, reported))
     is_cut = reported.endswith("...") and note_text.startswith(reported[:-3].rstrip())
     return bool(reported) and (note_text == reported or is_cut)
-
-
-def _with_reason(result: SearchResult, reason: str) -> SearchResult:
-    return replace(result, degraded=(reason, *result.degraded))
 
 
 # running the program

@@ -233,9 +233,11 @@ def make_snippet(text: str, words: Iterable[str], *, limit: int = MAX_CHARS) -> 
 
 
 def _densest_window(text: str, words: Iterable[str], limit: int) -> int:
-    """Return the start of the window with the most of the words, then with the most matches. A word is matched by its
-    start, because endings may differ, but as a whole if it has a digit."""
-    starts = _find_any(text, {_match_start(word) for phrase in words for word in phrase.split()})
+    """Return the start of the window with the most of the words, then with the most matches."""
+    # A word is matched by its start, because endings may differ, but as a whole if it has a digit.
+    spellings = (word for phrase in words for word in phrase.split())
+    stems = {word if any(map(str.isdigit, word)) else word[: max(4, len(word) - 3)] for word in spellings}
+    starts = _find_any(text, stems)
     best, best_count = 0, (0, 0)
     end = 0
     for at, (start, _) in enumerate(starts):
@@ -246,11 +248,6 @@ def _densest_window(text: str, words: Iterable[str], limit: int) -> int:
         if count > best_count:
             best, best_count = start, count
     return max(0, best - limit // 8)
-
-
-def _match_start(word: str) -> str:
-    """Return the part of a word that all its forms begin with."""
-    return word if any(map(str.isdigit, word)) else word[: max(4, len(word) - 3)]
 
 
 def _find_any(text: str, stems: Iterable[str]) -> list[tuple[int, str]]:
