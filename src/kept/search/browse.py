@@ -44,12 +44,7 @@ _MAX_CANDIDATES = 10
 
 
 def list_time(
-    service: IndexService,
-    filters: Filter,
-    time_query: TimeQuery,
-    *,
-    max_results: int,
-    progress: Progress | None = None,
+    service: IndexService, filters: Filter, time_query: TimeQuery, *, max_results: int, progress: Progress | None = None
 ) -> SearchResult:
     """Return what is from the time of a query and within the filter, oldest first."""
     from kept.search.pipeline import list_hits

@@ -98,12 +98,7 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
 
 
 def search_index(
-    index: Index,
-    request: IndexQuery,
-    vector: QueryVector | None,
-    *,
-    now_ms: int,
-    reranker: CrossEncoder | None = None,
+    index: Index, request: IndexQuery, vector: QueryVector | None, *, now_ms: int, reranker: CrossEncoder | None = None
 ) -> SearchResult:
     """Return the hits of a query, best first.
 

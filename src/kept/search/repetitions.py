@@ -136,12 +136,7 @@ class Arrangement:
 
 
 def arrange(
-    ranked: Sequence[Scored],
-    pool: CandidatePool,
-    query_text: str,
-    *,
-    min_score: float,
-    by_time: bool,
+    ranked: Sequence[Scored], pool: CandidatePool, query_text: str, *, min_score: float, by_time: bool
 ) -> Arrangement:
     """Settle the repetitions among the best candidates. ``by_time`` puts newer statements before older ones."""
     if len(ranked) < 2 or ranked[0].relevance < min_score:
