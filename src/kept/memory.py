@@ -74,7 +74,7 @@ class Memory:
         """Project that this memory is bound to: it writes there, and nothing of other projects is found or read."""
         self.viewer = viewer
         """Person or group that this memory is for: nothing private of others is found or read. None for the owner."""
-        self.settings = config.memory_search
+        self.settings = config.agent.memory_search
         self.workspace = Workspace.of(config)
         self.clock = clock or SystemClock()
         self.view = MemoryView(config, self.workspace, self.clock, project, viewer)

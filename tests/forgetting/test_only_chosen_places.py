@@ -152,7 +152,7 @@ def test_a_crash_between_a_cut_and_its_note_in_the_journal_takes_no_second_copy(
     class Killed(Exception):
         pass
 
-    journal = Path(memory.config.paths.forgetting)
+    journal = Path(memory.config.paths.folder) / "forgetting.json"
     journals: list[str] = []
 
     def kill(step: str) -> None:

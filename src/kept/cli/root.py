@@ -115,6 +115,7 @@ class Globals:
         allows an agent that the command is about to make. ``quietly`` only loads.
         """
         from kept.config import load_config
+        from kept.config.agent_config import FORGETTING
 
         loaded = load_config(
             home=self.home,
@@ -127,7 +128,7 @@ class Globals:
         remember_secrets(loaded.config)
         if not quietly:
             warn_all(loaded.config.notices, once=True)
-            if os.path.exists(loaded.config.paths.forgetting):
+            if os.path.exists(os.path.join(loaded.config.paths.folder, FORGETTING)):
                 from kept.cli.forget import finish_interrupted
 
                 finish_interrupted(loaded)

@@ -83,6 +83,8 @@ _KEYS_OF_OTHERS = ("GOOGLE_API_KEY",)
 
 CLAIM = "workspace"
 """File of an agent that names the workspace its conversations belong to, in a home without a workspace of its own."""
+FORGETTING = "forgetting.json"
+"""Journal of a forget that is under way, in the folder of the agent. It exists only until the forget is complete."""
 
 
 @frozen
@@ -111,32 +113,14 @@ class AgentPaths:
         return os.path.relpath(self.sessions, self.folder).replace(os.sep, "/") + "/"
 
     @property
-    def attachments(self) -> str:
-        """Folder of the files that came with messages."""
-        return os.path.join(self.folder, "attachments")
-
-    @property
     def catalogue(self) -> str:
         return os.path.join(self.conversations, "sessions.sqlite")
 
-    @property
-    def forgotten_hashes(self) -> str:
-        """Salted hashes of what was forgotten, so that an import leaves it out."""
-        return os.path.join(self.folder, "forgotten-hashes.jsonl")
-
-    @property
-    def forgetting(self) -> str:
-        """Journal of a forget that is under way. It exists only until the forget is complete."""
-        return os.path.join(self.folder, "forgetting.json")
-
-    def index_of(self, workspace: str) -> str:
-        """Return the path of the index of a workspace, unless it is the first one that the agent was used with."""
-        return os.path.join(self.folder, f"index-{workspace_key(workspace)}.sqlite")
-
-    def find_index(self, workspace: str) -> str:
-        """Return where the index of a workspace is expected. Nothing is opened."""
-        own = self.index_of(workspace)
-        return own if os.path.exists(own) else os.path.join(self.folder, "index.sqlite")
+    def find_index(self, workspace: str, *, is_first: bool = True) -> str:
+        """Return where the index of a workspace is: in a file of its own if there is one, or else in that of the first
+        workspace that the agent was used with, unless that is known to be another. Nothing is opened."""
+        own = os.path.join(self.folder, f"index-{workspace_key(workspace)}.sqlite")
+        return os.path.join(self.folder, "index.sqlite") if is_first and not os.path.exists(own) else own
 
     def qmd(self, workspace: str) -> str:
         return os.path.join(self.folder, f"qmd-{workspace_key(workspace)}")

@@ -28,6 +28,7 @@ from kept.base.records import Hit
 from kept.base.sqlite import rewrite_database
 from kept.base.values import frozen
 from kept.config import Config
+from kept.config.agent_config import FORGETTING
 from kept.errors import DocumentNotFound, ForgetFailed, KeptError, LockBusy, PathRefused, SessionNotFound, UsageError
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.old_versions import HistoryScrub
@@ -41,7 +42,6 @@ from kept.forgetting.places import (
     scrub_record,
 )
 from kept.forgetting.plan import (
-    JOURNAL,
     ForgetOrder,
     ForgetPlan,
     Outcome,
@@ -144,7 +144,7 @@ class MemoryForgetting:
 
         Raise ForgetFailed if it was begun in another workspace.
         """
-        if self.agent.documents.find(JOURNAL) is None:
+        if self.agent.documents.find(FORGETTING) is None:
             return None
         try:
             with self.agent.lease(LEASE, wait_s=0):
@@ -208,7 +208,7 @@ class Removal:
             save_receipt(self.agent, receipt)
         on_step("end")
         if receipt.is_finished:
-            self.agent.commit([Erase(JOURNAL)])
+            self.agent.commit([Erase(FORGETTING)])
         return receipt
 
     def steps(self) -> dict[str, Callable[[], object]]:

@@ -19,6 +19,7 @@ from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import clip, one_line, read_object, utf8_safe_tree
 from kept.base.values import frozen
+from kept.config.agent_config import FORGETTING
 from kept.errors import DocumentNotFound, ForgetChanged, ForgetFailed, UsageError
 from kept.forgetting.needles import Needles
 from kept.storage.contract import Erase, Storage, Write
@@ -170,8 +171,6 @@ def digest_of(text: str | bytes) -> str:
 
 # the order, and its journal
 
-JOURNAL = "forgetting.json"
-
 
 @frozen
 class ForgetOrder:
@@ -213,22 +212,22 @@ def write_journal(agent: Storage, order: ForgetOrder) -> None:
     tree = utf8_safe_tree(to_tree(order))
     for place in (place for name in ("places", "asked", "kept") for place in tree["plan"].get(name, ())):
         place["text"] = ""
-    agent.commit([Write(JOURNAL, json.dumps(tree).encode() + b"\n", erase=True)])
+    agent.commit([Write(FORGETTING, json.dumps(tree).encode() + b"\n", erase=True)])
 
 
 def read_journal(agent: Storage) -> ForgetOrder | None:
     """Return the forget that is under way or was interrupted, or None. Raise ForgetFailed if it cannot be read."""
     try:
-        data = agent.documents.read(JOURNAL).data
+        data = agent.documents.read(FORGETTING).data
     except DocumentNotFound:
         return None
     if data.startswith(b"\0"):  # everything was done, and the journal was being overwritten
-        agent.commit([Erase(JOURNAL)])
+        agent.commit([Erase(FORGETTING)])
         return None
     try:
         return from_tree(ForgetOrder, read_object(data))
     except ValueError as exc:
         raise ForgetFailed(
-            f"{JOURNAL}: the journal of a forget that was interrupted cannot be read.",
+            f"{FORGETTING}: the journal of a forget that was interrupted cannot be read.",
             hint="Forget the same again, then delete that file in the agent's folder.",
         ) from exc

@@ -24,6 +24,7 @@ from kept.base.sqlite import checksum_vfs
 from kept.base.values import frozen
 from kept.base.visibility import PRIVATE_FOLDER, PROJECTS_FOLDER
 from kept.config import Config
+from kept.config.agent_config import FORGETTING
 from kept.forgetting.needles import Matcher, Needles, byte_forms, words_of
 from kept.forgetting.places import RECEIPTS
 from kept.forgetting.plan import ForgetOrder, Outcome
@@ -66,7 +67,8 @@ def _search_bytes(config: Config, order: ForgetOrder) -> tuple[ByteScan, list[Le
     sizes: list[int] = []
     left: list[LeftOver] = []
     unread: list[str] = []
-    for path in iter_all_files(roots, frozenset((config.models_folder, config.paths.forgetting))):
+    journal = os.path.join(config.paths.folder, FORGETTING)
+    for path in iter_all_files(roots, frozenset((config.models_folder, journal))):
         inside = next(os.path.relpath(path, root) for root in roots if path.startswith(root + os.sep))
         try:
             count, size = _search_file(path, forms, needles)

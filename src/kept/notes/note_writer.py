@@ -132,7 +132,7 @@ class NoteWriter:
             with suppress(NoteNotFound):  # it may be removed in between
                 raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
         old = raw or b""
-        codec = encoding_of(old)[1]
+        codec = encoding_of(raw)[1] if raw else "utf-8"
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
         half = "\r".encode(codec)
         before, _ = decode(old.removesuffix(half))

@@ -278,7 +278,7 @@ class Workspace:
     @classmethod
     def of(cls, config: Config) -> Workspace:
         """Return the workspace that the settings describe."""
-        settings, layout = config.memory_search, config.agent.workspace_layout
+        settings, layout = config.agent.memory_search, config.agent.workspace_layout
         return cls.at(
             config.workspace,
             settings.extra_paths,

@@ -14,11 +14,11 @@ from kept.base.sqlite import database_files
 from kept.base.values import frozen
 from kept.base.wording import plural
 from kept.config import LoadedConfig
+from kept.config.agent_config import FORGETTING
 from kept.config.layers import agents_sharing_workspace
 from kept.errors import KeptError, SessionNotFound, StoreDamaged, StoreError
 from kept.forgetting.forgetter import erase_leftovers, iter_leftovers
 from kept.forgetting.places import find_mentioned
-from kept.forgetting.plan import JOURNAL
 from kept.gateway.inbox import Inbox
 from kept.index.batches import open_batches
 from kept.index.sources import find_copies
@@ -254,7 +254,7 @@ def _attachments(memory: Memory) -> Iterator[Check]:
 
 def _forgetting(memory: Memory) -> Iterator[Check]:
     """Report a forget that was interrupted. Its journal has the words in clear until it is finished."""
-    if open_agent(memory.config).documents.find(JOURNAL):
+    if open_agent(memory.config).documents.find(FORGETTING):
         yield Check("forgetting", False, "A forget was interrupted, or waits for a gateway to stop.", "finish it")
 
 

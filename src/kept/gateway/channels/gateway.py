@@ -14,9 +14,9 @@ from kept.agent.material import read_checklist
 from kept.base.net.serving import App
 from kept.base.values import frozen
 from kept.config import Config, LoadedConfig
+from kept.config.agent_config import FORGETTING
 from kept.config.layers import settings_by_agent
 from kept.errors import AgentNotFound, ConfigError, LockBusy
-from kept.forgetting.plan import JOURNAL
 from kept.gateway.app import open_dispatcher
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.channels import http
@@ -54,7 +54,7 @@ SHUTDOWN_TIMEOUT_S = 30.0
 def finish_forgets(served: Sequence[LoadedConfig]) -> None:
     """Finish what was being forgotten, before the inbox is open: only then may it be changed."""
     for agent in served:
-        if open_agent(agent.config).documents.find(JOURNAL):
+        if open_agent(agent.config).documents.find(FORGETTING):
             with Memory.of(agent) as memory:
                 memory.forgetting.finish()
 

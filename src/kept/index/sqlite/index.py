@@ -182,7 +182,7 @@ def open_index(
         index.close()
         raise
     index.close()
-    other = Index(paths.index_of(workspace), on_cache_loss=on_cache_loss)
+    other = Index(paths.find_index(workspace, is_first=False), on_cache_loss=on_cache_loss)
     _claim(other, workspace)
     return other
 
