@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -230,7 +231,11 @@ def _read(match: re.Match[str], before: str) -> Measure:
 def _read_number(group: dict[str, str], before: str) -> Measure:
     """Return a number. Its kind is the unit, the noun after it, the word before it, or unknown."""
     digits = group.get("number") or _number(group["word"])
-    value = _amount(digits + group.get("power", "")) * (1000 if "kilo" in group else 1)
+    plain = re.sub(r"(?<!\b0)[., ](?=\d{3}(?:\D|$))", "", digits + group.get("power", "")).replace(",", ".")
+    try:
+        value = float(plain) * (1000 if "kilo" in group else 1)
+    except ValueError:
+        value = 0.0
     noun = group.get("noun", "")
     if known := units_of().get(group.get("sign", group.get("unit", "")).strip()) or units_of().get(stem(noun)):
         return known[0], f"{value * known[1]:.4g}"
@@ -239,13 +244,6 @@ def _read_number(group: dict[str, str], before: str) -> Measure:
     last = before.split()[-1:] if before.endswith(" ") else []
     nouns = (stem(word) for word in (noun, *last) if word.isalpha() and not is_empty(word))
     return next(nouns, ""), f"{value:g}"
-
-
-def _amount(digits: str) -> float:
-    try:
-        return float(re.sub(r"(?<!\b0)[., ](?=\d{3}(?:\D|$))", "", digits).replace(",", "."))
-    except ValueError:
-        return 0.0
 
 
 def _number(word: str) -> str:
@@ -334,32 +332,32 @@ def read_fact(text: str) -> LineFact:
     stop = min((span[0] for span, measure in measures if measure[0] not in MOMENTS), default=len(whole))
     turns = {places[at] for at, _, kinds in matches if kinds & {"end", "turn"} and places[at] < stop}
     split, verb, rest = _split_subject(lower, tokens, turns)
-    subject, value = (0, split), (rest, len(whole))
+    subject, value = range(split), range(rest, len(whole))
     if verb == "be" and _is_name(whole[:split]) and re.match(_OWNED, lower[rest:]):
         subject, value = value, subject  # "Kim is my boss"
-    taken = [span for span, measure in measures if _is_in(span[0], [value]) or measure[0] == "often"]
+    taken = [span for span, measure in measures if span[0] in value or measure[0] == "often"]
     content = [item for item in content if not _is_in(item[0], taken)]
-    of_value = [(place, word) for place, word in content if _is_in(place, [value])]
-    own = [(span, measure) for span, measure in measures if _is_in(span[0], [value])]
+    of_value = [(place, word) for place, word in content if place in value]
+    own = [(span, measure) for span, measure in measures if span[0] in value]
     scopes = {word.removesuffix("s") for place, word in zip(places, sequence, strict=True) if not _is_in(place, starts)}
     ends = [0, *(match.end() for match in re.finditer(_CLAUSE_END, whole)), len(whole) + 1]
-    clauses = {span: frozenset(word for place, word in content if _is_in(place, [span])) for span in pairwise(ends)}
+    clauses = [frozenset(word for place, word in content if place in range(*span)) for span in pairwise(ends)]
 
     def beside(place: int) -> frozenset[str]:
-        return next(words for span, words in clauses.items() if place < span[1])
+        return clauses[bisect(ends, place) - 1]
 
     signals = [(kind, beside(places[at])) for at, _, kinds in matches for kind in sorted(kinds)]
     return LineFact(
         sequence,
-        frozenset(word for place, word in content if _is_in(place, [subject])),
+        frozenset(word for place, word in content if place in subject),
         verb,
         frozenset(word for _, word in of_value),
-        _lead(token[0] for token in tokens if token.start() not in hidden and _is_in(token.start(), [value])),
+        _lead(token[0] for token in tokens if token.start() not in hidden and token.start() in value),
         frozenset(word for place, word in of_value if has_digit(word) or re.match(_NAME, whole[max(0, place - 2) :])),
         frozenset(measure for _, measure in own),
         frozenset((measure[0], word) for span, measure in own for word in beside(span[0])),
         words_of("scope") & scopes,
-        tuple(clauses.values()),
+        tuple(clauses),
         (*signals, *[("now", frozenset[str]())] * len(starts)),
         _is_event(lower, tokens, verb, lower[split:rest]),
         not SPEAKER.isdisjoint(sequence),
@@ -388,12 +386,8 @@ def _content(tokens: Sequence[re.Match[str]]) -> list[tuple[int, str]]:
     """Return the words that tell what a text is about, as stems, with their places."""
     # With a capital, a stop word of another language may be a name: Ben.
     stops = stopwords_for([token[0] for token in tokens if token[0].islower()])
-    content = []
-    for token in tokens:
-        word, lower = token[0], token[0].lower()
-        if not (word in stops or is_empty(lower)):
-            content.append((token.start(), stem(lower)))
-    return content
+    words = ((token.start(), token[0]) for token in tokens if token[0] not in stops)
+    return [(place, stem(word.lower())) for place, word in words if not is_empty(word.lower())]
 
 
 def _find_phrases(sequence: tuple[str, ...]) -> list[tuple[int, int, frozenset[str]]]:
