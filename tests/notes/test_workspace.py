@@ -168,39 +168,13 @@ def test_folders_nested_a_thousand_deep_are_walked(memory, workspace):
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "../outside.md",
-        "memory/../../outside.md",
-        "memory/../MEMORY.md",
-        "..\\outside.md",
-        "memory\\..\\..\\outside.md",
-        "/etc/passwd",
-        "/etc/passwd.md",
-        "{outside}/secret.md",
-        "{workspace}-2/x.md",
-        "memory/link.md",
-        "memory/links/secret.md",
-        "memory/links/../x.md",
-        "memory/hop/links/secret.md",
-        "memory/pipe.md",
-        "memory/folder.md",
-        "memory/hop",
-        "memory/",
-        ".",
-        "",
-        "/",
-        "memory/x.md\0",
-        "memory/x.md\0.md",
-        "memory/x.txt",
-        "memory/x.md/",
-        "memory/x.md ",
-        ".kept.yaml",
-        "memory/" + "x" * 300 + ".md",
-        "x/" * 3000 + "x.md",
-        "memory/\ud800.md",
-        "~/secret.md/../x.md",
-    ],
-)
+    ["../outside.md", "memory/../../outside.md", "memory/../MEMORY.md", "..\\outside.md", "memory\\..\\..\\outside.md",
+     "/etc/passwd", "/etc/passwd.md", "{outside}/secret.md", "{workspace}-2/x.md", "memory/link.md",
+     "memory/links/secret.md", "memory/links/../x.md", "memory/hop/links/secret.md", "memory/pipe.md",
+     "memory/folder.md", "memory/hop", "memory/", ".", "", "/", "memory/x.md\0", "memory/x.md\0.md", "memory/x.txt",
+     "memory/x.md/", "memory/x.md ", ".kept.yaml", "memory/" + "x" * 300 + ".md", "x/" * 3000 + "x.md",
+     "memory/\ud800.md", "~/secret.md/../x.md"],
+)  # fmt: skip
 def test_a_path_that_leads_out_or_is_no_note_is_refused(memory, workspace, tmp_path, path):
     outside = tmp_path / "outside"
     write_file(outside / "secret.md", "secret")
