@@ -1,10 +1,10 @@
 """Big jobs through the providers' batch APIs: paid for once, whatever happens in between."""
 
 import json
-import os
 import queue
 import re
 import signal
+import subprocess
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,11 +25,11 @@ from kept.storage.files.file_storage import FileStorage
 from kept.storage.record_store import Book, dump_book
 from tests.support import embedding_batch_servers as batch_servers
 from tests.support import embedding_servers as servers
-from tests.support.command_forks import PipedFork, start_piped
+from tests.support.commands import start_kept
 from tests.support.embedding_servers import KEY, Reply
 from tests.support.fake_time import FakePace
+from tests.support.files import write_file
 from tests.support.index_dump import read_cache
-from tests.support.repository import ROOT
 from tests.support.workspaces import open_memory
 
 pytestmark = pytest.mark.slow
@@ -525,8 +525,7 @@ STEPS = [(step, when) for step in ("upload", "create", "poll", "download") for w
 @pytest.mark.parametrize(("step", "when"), STEPS)
 def test_a_process_that_is_killed_at_any_step_is_resumed_without_a_second_batch(place, step, when):
     place.write()
-    environment = kept_environment(place)
-    victims: queue.Queue[PipedFork] = queue.Queue()
+    victims: queue.Queue[subprocess.Popen[str]] = queue.Queue()
     struck: list[str] = []
 
     def kill(at: str, moment: str) -> None:
@@ -537,11 +536,11 @@ def test_a_process_that_is_killed_at_any_step_is_resumed_without_a_second_batch(
             victim.wait()  # so that it cannot hear the answer
 
     place.server.at = kill
-    killed = start_index(environment)
+    killed = start_index(place)
     victims.put(killed)
     killed.communicate(timeout=60)
     assert killed.returncode == -signal.SIGKILL
-    after = start_index(environment)
+    after = start_index(place)
     out, err = after.communicate(timeout=60)
     assert after.returncode == 0, err
     report = json.loads(out)
@@ -551,21 +550,11 @@ def test_a_process_that_is_killed_at_any_step_is_resumed_without_a_second_batch(
     assert place.book() == BatchBook()
 
 
-def kept_environment(place: Place) -> dict[str, str]:
-    home = place.root / "home"
-    home.mkdir()
-    (home / "config.yaml").write_text(
+def start_index(place: Place) -> subprocess.Popen[str]:
+    write_file(
+        place.root / "home/config.yaml",
         "agents: {defaults: {memory_search: {"
         f"provider: {place.name}, dimensions: {DIMS}, remote: {{base_url: '{place.server.base_url}', api_key: {KEY},"
-        " batch: {enabled: true, poll_interval_ms: 100}}}}}\n"
+        " batch: {enabled: true, poll_interval_ms: 100}}}}}\n",
     )
-    return {
-        "PATH": os.environ["PATH"],
-        "HOME": str(place.root),
-        "KEPT_HOME": str(home),
-        "KEPT_WORKSPACE": str(place.root / "workspace"),
-    }
-
-
-def start_index(environment: dict[str, str]) -> PipedFork:
-    return start_piped(["index", "--json"], env=environment, cwd=ROOT)
+    return start_kept(place.root, "index", "--json")

@@ -45,14 +45,6 @@ def test_a_bound_memory_shows_nothing_of_another_project(memory, workspace, clon
     assert {hit.path for hit in bound.search("launch", project="none", min_score=0)} == {hit.path for hit in shared}
 
 
-def test_a_bound_memory_writes_to_its_project(memory, clone):
-    bound = memory(project="otter")
-    assert bound.add("Green.").path.startswith("memory/projects/otter/2")
-    assert bound.read("today").path.startswith("memory/projects/otter/2")
-    assert bound.add("Green.", project="none").path.startswith("memory/2")
-    assert bound.add("Always.", to="memory").path == "memory/projects/otter/MEMORY.md"
-
-
 def test_an_unbound_memory_chooses_for_each_call(memory, clone):
     unbound = memory()
     assert {hit.project for hit in unbound.search("launch", min_score=0)} == {"otter", "badger", None}

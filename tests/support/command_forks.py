@@ -1,19 +1,15 @@
 """Runs of the command as forks of a process that has imported it: see `command_server`."""
 
 import atexit
-import contextlib
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TextIO
 
 from tests.support.repository import ROOT
 
@@ -22,11 +18,6 @@ AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_")
 """Beginnings of the variables that work only while an interpreter starts."""
 FOR_A_CHAT = ("anthropic", "openai", "kept.models.anthropic", "kept.models.openai")
 """What a conversation with a model imports. It takes a second."""
-FOR_MCP = (
-    *("kept.server.mcp.server", "kept.server.mcp.transports", "kept.base.net.limited_protocol", "mcp.server.stdio"),
-    *("mcp.server.streamable_http_manager", "starlette.applications"),
-)
-"""What an MCP server imports. It takes most of a second."""
 
 
 class Fork:
@@ -45,9 +36,6 @@ class Fork:
             except TimeoutError:
                 os.kill(self.pid, signal.SIGKILL)
                 raise
-
-    def has_ended(self) -> bool:
-        return bool(select.select([self._report], [], [], 0)[0])
 
     def _receive(self) -> int:
         number = self._report.recv(4, socket.MSG_WAITALL)
@@ -97,69 +85,8 @@ def start_fork(args: list[str], *, env: Mapping[str, str], cwd: Path, streams: t
     variables = variables_at_start(env)
     if variables not in (frozenset(), variables_at_start(os.environ)):
         return None
-    modules = FOR_A_CHAT if "chat" in args else FOR_MCP if "mcp" in args else ()
+    modules = FOR_A_CHAT if "chat" in args else ()
     with _starting:
         if (variables, modules) not in _servers:
             _servers[variables, modules] = ForkServer(env, modules)
     return _servers[variables, modules].start(args, env=env, cwd=cwd, streams=streams)
-
-
-class PipedFork:
-    """A run of the command with pipes as its standard streams, to be used like `subprocess.Popen` with text."""
-
-    def __init__(self, fork: Fork, stdin: int, stdout: int, stderr: int) -> None:
-        self._fork = fork
-        self.pid = fork.pid
-        self.returncode: int | None = None
-        self._waiting = threading.Lock()
-        self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
-        self.stdout: TextIO | None = os.fdopen(stdout, encoding="utf-8")
-        self.stderr = os.fdopen(stderr, encoding="utf-8")
-
-    def poll(self) -> int | None:
-        if self.returncode is None and self._fork.has_ended():
-            self.wait()
-        return self.returncode
-
-    def wait(self, timeout: float = 60) -> int:
-        with self._waiting:
-            if self.returncode is None:
-                self.returncode = self._fork.wait(timeout)
-            return self.returncode
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def communicate(self, timeout: float = 60) -> tuple[str, str]:
-        """Close the input, wait for the end, and return the rest of the output and of the errors."""
-        with contextlib.suppress(BrokenPipeError):
-            self.stdin.close()
-        with ThreadPoolExecutor(2) as pool:
-            output = pool.submit(_read_rest, self.stdout)
-            errors = pool.submit(_read_rest, self.stderr)
-            self.wait(timeout)
-            return output.result(), errors.result()
-
-
-def _read_rest(stream: TextIO | None) -> str:
-    if stream is None or stream.closed:
-        return ""
-    with stream:
-        return stream.read()
-
-
-def start_piped(args: list[str], *, env: Mapping[str, str], cwd: Path) -> PipedFork | None:
-    """Start the command with pipes, or return None where `start_fork` does."""
-    (stdin_end, our_input), (our_output, stdout_end), (our_errors, stderr_end) = os.pipe(), os.pipe(), os.pipe()
-    fork = start_fork(args, env=env, cwd=cwd, streams=(stdin_end, stdout_end, stderr_end))
-    for stream in (stdin_end, stdout_end, stderr_end):
-        os.close(stream)
-    if fork is None:
-        for stream in (our_input, our_output, our_errors):
-            os.close(stream)
-        return None
-    return PipedFork(fork, our_input, our_output, our_errors)

@@ -7,28 +7,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support.command_forks import KEPT, start_piped
+from tests.support.command_forks import KEPT
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 class StdioClient:
-    """`kept mcp` as a process that speaks over standard input and output: a fork, or a new interpreter."""
+    """`kept mcp` as a process that speaks over standard input and output."""
 
     def __init__(self, env: dict[str, str], cwd: Path, *options: str, after: tuple[str, ...] = ()) -> None:
-        args = [*options, "mcp", *after]
-        fork = start_piped(args, env=env, cwd=cwd)
-        self.process: Any = fork or subprocess.Popen(
-            [KEPT, *args],
-            env=env,
-            cwd=cwd,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-        )
+        command = [KEPT, *options, "mcp", *after]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+        self.process = subprocess.Popen(command, env=env, cwd=cwd, **pipes)
         self._number = 0
         # Kill a server that hangs, which also ends the reading of its output.
         self._watchdog = threading.Timer(60, self.process.kill)

@@ -17,7 +17,6 @@ from kept.testing import FakeEmbedder
 from tests.support.waiting import wait_until
 from tests.support.workspaces import index_path, open_memory, paths, write_note
 
-"""For what is about the file of the index."""
 QUICK = {"memory_search.sync.watch_debounce_ms": 60}
 
 

@@ -1,7 +1,6 @@
 """An agent in a project: what it writes is the project's, and it learns nothing of another one."""
 
 import json
-import re
 
 import pytest
 
@@ -38,13 +37,6 @@ def agent(server_env, clones):
 
 def call(stdio, name, **arguments):
     return stdio.call(name, **arguments)["content"][0]["text"]
-
-
-def found(stdio, **arguments):
-    """Return the paths of the notes that a search for 'launch' finds."""
-    return set(
-        re.findall(r"^\[\d+\] ([^#]+)#", call(stdio, "memory_search", query="launch", minScore=0, **arguments), re.M)
-    )
 
 
 def test_it_is_told_which_project_it_works_in(agent):
@@ -112,14 +104,6 @@ def test_conversations_of_another_project_are_not_listed(agent, home, clones):
     assert "Hello from otter." in shown
     assert "badger" not in shown
     assert agent.call("memory_get", path=record.citation)["isError"]
-
-
-def test_an_agent_outside_every_project_may_choose(server_env, clones, tmp_path):
-    stdio = StdioClient(server_env, tmp_path)
-    stdio.greet()
-    assert found(stdio) == {"memory/projects/otter/plan.md", SECRET, "memory/shared.md"}
-    assert found(stdio, project="badger") == {SECRET, "memory/shared.md"}
-    stdio.close()
 
 
 def test_a_server_can_be_bound_by_name(server_env, clones, tmp_path):
