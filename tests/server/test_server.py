@@ -138,7 +138,7 @@ def test_a_server_finishes_what_it_has_begun_when_it_is_told_to_stop(home, tmp_p
         client.get("/healthz")
 
 
-async async def test_too_many_requests_wait_by_token_and_by_address(tmp_path, monkeypatch):
+async def test_too_many_requests_wait_by_token_and_by_address(tmp_path, monkeypatch):
     monkeypatch.setattr(server_module, "TOKEN_BURST", 3)
     monkeypatch.setattr(server_module, "ADDRESS_BURST", 5)
     token, other, person = (create_token(tmp_path / "home", name, "read") for name in ("busy", "calm", "person"))

@@ -18,7 +18,6 @@ from tests.support.gateway_processes import Process
 from tests.support.repository import ROOT
 from tests.support.telegram_server import TOKEN, BotApi
 from tests.support.waiting import wait_until
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
