@@ -23,7 +23,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from kept.base.records import Filter
 from kept.base.values import frozen
 from kept.base.words.equivalents import EQUIVALENTS
 from kept.base.words.segment import segment
@@ -205,7 +204,7 @@ def gather_pool(
         limit = settings.max_results * settings.hybrid.candidate_multiplier
         limit = min(MAX_CANDIDATES, max(MIN_CANDIDATES, limit))
     keywords = KeywordSearch(index.words, query)
-    best = keywords.find_best(limit, filters)
+    best = keywords.search.find_best(limit, filters) if keywords.phrases else []
     cosine: dict[int, float] = {}
     knows_query = vector is not None and vector.most_by_meaning > JUST_WEAK  # other embedders cannot tell nonsense
     if vector:
@@ -295,11 +294,11 @@ class KeywordSearch:
         if common := pairs[_MAX_PAIRS:]:
             self.terms = [term for term in self.terms if term not in common]
         self._expansions = self._weigh_expansions(query)
-        self._phrases: list[_Phrase] = []
+        self.phrases: list[_Phrase] = []
         for at, term in enumerate(self.terms):
             self.terms[at] = self._add_phrases(term)
         self.total_idf = sum(term.idf for term in self.terms)
-        self._search = words.search([phrase.counted for phrase in self._phrases])
+        self.search = words.search([phrase.counted for phrase in self.phrases])
 
     def _weigh_expansions(self, query: ParsedQuery) -> list[tuple[Expansion, WeightedTerm]]:
         """Return the other words for terms, if a word is unknown, has equivalents or irregular forms, or is one of two
@@ -325,25 +324,21 @@ class KeywordSearch:
         stand_ins = [(item, other) for item, other in self._expansions if term.term.text in item.sources]
         certain = [other.idf for item, other in stand_ins if item.is_certain]
         if term.rows:
-            self._phrases.append(_Phrase(CountedPhrase(term.term.phrase, term.rows), term.term, None, term.idf))
+            self.phrases.append(_Phrase(CountedPhrase(term.term.phrase, term.rows), term.term, None, term.idf))
         elif certain:
             term = WeightedTerm(term.term, min(term.idf, max(certain)), 0)
         for item, other in stand_ins:
             gain = item.share * min(term.idf, other.idf)
-            self._phrases.append(_Phrase(CountedPhrase(other.term.phrase, other.rows), term.term, item, gain))
+            self.phrases.append(_Phrase(CountedPhrase(other.term.phrase, other.rows), term.term, item, gain))
         return term
 
-    def find_best(self, limit: int, filters: Filter) -> list[int]:
-        """Return the best chunks by BM25 of text and context."""
-        return self._search.find_best(limit, filters) if self._phrases else []
-
     def score_rows(self, best: Sequence[int], others: Iterable[int]) -> dict[int, Evidence]:
-        """Return the hits among the ``best`` rows, which `find_best` found, and others: chunks that are near in
+        """Return the hits among the ``best`` rows, which `search` found, and others: chunks that are near in
         meaning may have some of the words too."""
-        if not self._phrases:
+        if not self.phrases:
             return {}
         known = set(best)
-        matches, mean_length = self._search.count(best, [row for row in dict.fromkeys(others) if row not in known])
+        matches, mean_length = self.search.count(best, [row for row in dict.fromkeys(others) if row not in known])
         return {match.row: self._hit(match, mean_length) for match in matches}
 
     def _hit(self, match: KeywordMatch, mean_length: float) -> Evidence:
@@ -354,12 +349,12 @@ class KeywordSearch:
         counts: Iterable[PhraseCount] = match.counts
         if self._expansions:
             # Of the phrases for one term, the best: in the text before in the context, then what counts most.
-            groups = groupby(counts, key=lambda item: self._phrases[item[0]].term)
+            groups = groupby(counts, key=lambda item: self.phrases[item[0]].term)
             counts = (
-                max(group, key=lambda item: (*map(bool, item[1:]), self._phrases[item[0]].gain)) for _, group in groups
+                max(group, key=lambda item: (*map(bool, item[1:]), self.phrases[item[0]].gain)) for _, group in groups
             )
         for number, in_text, in_context in counts:
-            phrase = self._phrases[number]
+            phrase = self.phrases[number]
             gain = phrase.gain
             if in_text:
                 words += gain * in_text * (K1 + 1) / (in_text + damping)

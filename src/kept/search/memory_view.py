@@ -109,9 +109,19 @@ class MemoryView:
                 # answer: it tells how the time was read.
                 mentions = self._ask(service, request, filters, progress)
                 result = result if mentions.answered == "no" else mentions
+        degraded, hits = result.degraded, result.hits
         if request.seen and result.period:
-            result = replace(result, hits=_leave_out(result, request.seen, request.query))
-        return self._complete(service, result, filters)
+            hits = _leave_out(result, request.seen, request.query)
+        if any(hit.source == "sessions" for hit in hits) and has_projects(self.workspace):
+            owners = self._transcripts_by_project()
+            hits = tuple(replace(hit, project=hit.project or owners.get(hit.path)) for hit in hits)
+        if not hits and (filters.path or filters.channel or filters.tags):
+            from kept.search.browse import explain_no_hits
+
+            degraded = tuple(dict.fromkeys([*degraded, *explain_no_hits(service, filters)]))
+        if self.viewer:
+            degraded = show_problems(self.viewer, degraded)
+        return replace(result, hits=hits, degraded=degraded)
 
     def _ask(
         self, service: IndexService, request: SearchRequest, filters: Filter, progress: Progress | None
@@ -128,24 +138,12 @@ class MemoryView:
         )
         query = IndexQuery(parse_query(request.query), asked, filters)
         search_index = partial(service.search, growing=seen.path if seen else None, progress=progress)
-        if service.qmd:
+        if service.settings.backend == "qmd":
             scan = service.scan if service.settings.sync.on_search else None
             result = service.qmd.search(query, search_index, scan, min_score=request.min_score or 0.0)
         else:
             result = search_index(query)
         return replace(result, hits=_leave_out(result, seen, request.query)[:count]) if seen else result
-
-    def _complete(self, service: IndexService, result: SearchResult, filters: Filter) -> SearchResult:
-        """Return a result with the projects of its hits, or the reason if there are none."""
-        degraded, hits = show_problems(self.viewer, result.degraded), result.hits
-        if any(hit.source == "sessions" for hit in hits) and has_projects(self.workspace):
-            owners = self._transcripts_by_project()
-            hits = tuple(replace(hit, project=hit.project or owners.get(hit.path)) for hit in hits)
-        if not hits and (filters.path or filters.channel or filters.tags):
-            from kept.search.browse import explain_no_hits
-
-            degraded = tuple(dict.fromkeys([*degraded, *explain_no_hits(service, filters)]))
-        return replace(result, hits=hits, degraded=degraded)
 
     def make_filter(self, request: SearchRequest) -> Filter:
         """Return the filter for the limits that a request names."""

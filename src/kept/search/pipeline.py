@@ -255,23 +255,25 @@ def list_hits(index: Index, filters: Filter, daily: DailyNotes, *, max_results: 
 
 def _make_result(selection: Selection, ranking: _Ranking, index_path: str, titles: Mapping[str, str]) -> SearchResult:
     chunks, newer_than, facts = ranking.chunks, ranking.arrangement.newer_than, ranking.facts
-
-    def make_hit(scored: Scored, window: Sequence[ChunkRow]) -> Hit:
-        row = scored.chunk.row
-        hit = _make_hit(scored, window, index_path, titles)
-        hit = facts.complete(hit, row) if facts else hit
-        also_in = tuple(map(_occurrence, selection.also_in.get(row, ())))
-        older = tuple(_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in selection.rows)
-        further = tuple(make_hit(other, (other.chunk,)) for other in selection.further.get(row, ()))
-        return replace(hit, also_in=also_in, newer_than=older, further=further) if also_in or older or further else hit
-
+    hits: list[Hit] = []
+    for best, window in selection.hits:
+        further = [(other, (other.chunk,)) for other in selection.further.get(best.chunk.row, ())]
+        passages: list[Hit] = []
+        for scored, lines in [(best, window), *further]:
+            row = scored.chunk.row
+            passage = _make_hit(scored, lines, index_path, titles)
+            passage = facts.complete(passage, row) if facts else passage
+            also_in = tuple(map(_occurrence, selection.also_in.get(row, ())))
+            older = tuple(_occurrence(chunks[other]) for other in newer_than.get(row, ()) if other in selection.rows)
+            passages.append(replace(passage, also_in=also_in, newer_than=older) if also_in or older else passage)
+        hits.append(replace(passages[0], further=tuple(passages[1:])) if further else passages[0])
     left_out: list[tuple[ChunkRow, float, DropReason]] = [
         *((scored.chunk, scored.score, reason) for scored, reason in selection.dropped),
         *((scored.chunk, scored.score, "later than as_of") for scored in (facts.later if facts else ())),
         *((chunks[row], 0.0, "asks the same") for row in sorted(ranking.questions)),
     ]
     dropped = tuple(Dropped(chunk.citation, score, reason) for chunk, score, reason in left_out)
-    return SearchResult(tuple(make_hit(*hit) for hit in selection.hits), ranking.degraded, dropped=dropped)
+    return SearchResult(tuple(hits), ranking.degraded, dropped=dropped)
 
 
 def _occurrence(chunk: ChunkRow) -> Occurrence:

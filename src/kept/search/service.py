@@ -40,10 +40,8 @@ class IndexService(WorkspaceIndex):
     """True if the last sync left the index as new as the files."""
 
     @cached_property
-    def qmd(self) -> QmdBackend | None:
-        """The other program that indexes the same notes, if the settings choose it."""
-        if self.settings.backend != "qmd":
-            return None
+    def qmd(self) -> QmdBackend:
+        """The other program that indexes the same notes. The settings choose it as their backend."""
         from kept.search.qmd import QmdBackend
 
         return QmdBackend(self.config, self.workspace, self.clock)
@@ -215,7 +213,7 @@ class IndexService(WorkspaceIndex):
             report = self.repairing(self.run_with_embedders, force=force, progress=progress, by_request=by_request)
             notices = self._take_notices(with_settings=False)
             warnings = self.embedder_warnings if by_request else ()
-        problem = self.qmd.sync(self.scan().files) if self.qmd else None
+        problem = self.qmd.sync(self.scan().files) if self.settings.backend == "qmd" else None
         return replace(
             report,
             failures=(*warnings, *report.failures, *([problem] if problem else ())),
