@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from itertools import chain
 
 from kept.base.clock import Clock, new_id
 from kept.base.durable import erase_file, is_abandoned, is_temporary
@@ -134,7 +135,12 @@ class MemoryForgetting:
         self.workspace.require()
         with self.agent.lease(LEASE, wait_s=_WAIT_S):
             self._finish(on_step)  # one that was interrupted
-            order = self._make_order(plan)
+            salt, removed = os.urandom(16), hashlib.sha256()
+            for data in (salt, *(place.text.encode("utf-8", "surrogatepass") + b"\n" for place in plan.places)):
+                removed.update(data)
+            scope = self.view.folder if self.view.is_bound else None
+            plan = plan.select(plan.places)
+            order = ForgetOrder(new_id(), self.workspace.root, plan, salt.hex(), removed.hexdigest(), scope)
             on_step("journal")
             write_journal(self.agent, order)
             return Removal(self, order, inbox).run(on_step)
@@ -164,13 +170,6 @@ class MemoryForgetting:
                 hint=f"To finish it: kept --workspace '{order.workspace}' doctor --fix",
             )
         return None if order is None else Removal(self, order).run(on_step)
-
-    def _make_order(self, plan: ForgetPlan) -> ForgetOrder:
-        salt, scope = os.urandom(16).hex(), self.view.folder if self.view.is_bound else None
-        removed = hashlib.sha256(bytes.fromhex(salt))
-        for place in plan.places:
-            removed.update(place.text.encode("utf-8", "surrogatepass") + b"\n")
-        return ForgetOrder(new_id(), self.workspace.root, plan.select(plan.places), salt, removed.hexdigest(), scope)
 
 
 class Removal:
@@ -289,12 +288,12 @@ class Removal:
                 lambda book: replace(book, schedules=tuple(item for item in book.schedules if item.id not in chosen)),
                 erase=True,
             )
-        retried(lambda: self.agent.commit([*self._plan_agent()]))
-
-    def _plan_agent(self) -> Iterator[Change]:
-        for citation in self.order.paths("conversation"):
-            yield from self._plan_transcript(citation)
-        yield from self._plan_records(self.agent)
+        transcripts = self.order.paths("conversation")
+        retried(
+            lambda: self.agent.commit(
+                [*chain(*map(self._plan_transcript, transcripts), self._plan_records(self.agent))]
+            )
+        )
 
     def _plan_transcript(self, citation: str) -> Iterator[Change]:
         matcher = Matcher(Needles(self.order.plan.needles.words))

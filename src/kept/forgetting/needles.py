@@ -11,6 +11,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable
+from typing import Literal
 
 from kept.base.values import frozen
 from kept.sessions.forgotten_text import MIN_LINE_CHARS, iter_long_lines, normalise_line
@@ -63,8 +64,8 @@ class Matcher:
 
     def __init__(self, needles: Needles) -> None:
         self.needles = needles
-        patterns = dict.fromkeys(pattern for phrase in needles.words for pattern in _phrase_patterns(phrase))
-        self._words = re.compile("|".join(patterns) or r"(?!)", re.IGNORECASE)
+        patterns = dict.fromkeys(_phrase_pattern(phrase, form) for phrase in needles.words for form in ("NFC", "NFD"))
+        self._words = re.compile("|".join(filter(None, patterns)) or r"(?!)", re.IGNORECASE)
         self._lines = frozenset(map(normalise_line, needles.lines))
         self._contained = [normalise_line(line) for line in needles.longest_lines]
 
@@ -87,16 +88,12 @@ class Matcher:
         return b"\\u" in raw or b"\\\\" in raw or self.matches(raw.decode("utf-8", "replace"))
 
 
-def _phrase_patterns(phrase: str) -> list[str]:
-    """Return patterns of a phrase, for composed and for decomposed characters."""
-    patterns = []
-    for form in ("NFC", "NFD"):
-        parts = unicodedata.normalize(form, phrase).split()
-        if parts:
-            before = r"(?<!\w)" if re.match(r"\w", parts[0]) else ""
-            after = r"(?!\w)" if re.search(r"\w\Z", parts[-1]) else ""
-            patterns.append(before + _GAP.join(map(re.escape, parts)) + after)
-    return patterns
+def _phrase_pattern(phrase: str, form: Literal["NFC", "NFD"]) -> str:
+    """Return the pattern of a phrase, with composed or with decomposed characters."""
+    parts = unicodedata.normalize(form, phrase).split()
+    before = r"(?<!\w)" if re.match(r"\w", "".join(parts)) else ""
+    after = r"(?!\w)" if re.search(r"\w\Z", "".join(parts)) else ""
+    return before + _GAP.join(map(re.escape, parts)) + after
 
 
 # bytes

@@ -33,10 +33,13 @@ class NotePassage:
 
 
 def split_passages(text: str) -> list[NotePassage]:
-    """Return the properties, paragraphs, list items, rows of tables and headings of a text."""
+    """Return the properties, also each item of one, paragraphs, list items, rows of tables and headings of a text."""
     lines = text.split("\n")
     properties = read_properties(lines).lines if lines[0].rstrip() == "---" else 0
-    passages = _split_properties(lines[: properties - 1]) if properties else []
+    front = lines[: max(properties - 1, 0)]  # without its last line
+    starts = [at for at, line in enumerate(front) if at and (not line[:1].isspace() or line.lstrip().startswith("- "))]
+    spans = itertools.pairwise([*starts, len(front)]) if front else ()
+    passages = [NotePassage(at + 1, "\n".join(front[at:end]), True) for at, end in spans]
     groups: list[list[tuple[int, str]]] = [[]]
     fenced = False
     for number, line in enumerate(lines[properties:], properties + 1):
@@ -50,13 +53,6 @@ def split_passages(text: str) -> list[NotePassage]:
         if is_heading:
             groups.append([])
     return [*passages, *(NotePassage(group[0][0], "\n".join(line for _, line in group)) for group in groups if group)]
-
-
-def _split_properties(lines: list[str]) -> list[NotePassage]:
-    """Return each property and each item of a list of front matter, which is without its last line here."""
-    starts = [at for at, line in enumerate(lines) if at and (not line[:1].isspace() or line.lstrip().startswith("- "))]
-    pairs = itertools.pairwise([*starts, len(lines)])
-    return [NotePassage(at + 1, "\n".join(lines[at:end]), True) for at, end in pairs]
 
 
 # places
@@ -133,11 +129,8 @@ def find_cuts(text: str, places: Iterable[Place]) -> tuple[dict[tuple[int, int],
     for place in places:
         alike.setdefault((place.digest, place.lines), []).append(place)
     for (digest, count), group in alike.items():
-        starts = [
-            start
-            for start in range(1, len(lines) - count + 2)
-            if digest_of("\n".join(lines[start - 1 : start - 1 + count])) == digest
-        ]
+        blocks = ("\n".join(lines[start - 1 : start - 1 + count]) for start in range(1, len(lines) - count + 2))
+        starts = [start for start, block in enumerate(blocks, 1) if digest_of(block) == digest]
         to_stay = max(0, group[0].copies - len(group))
         for place in group:
             if len(starts) <= to_stay:

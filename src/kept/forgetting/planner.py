@@ -60,20 +60,13 @@ def plan_forget(scope: ForgetScope, request: str, what: str | int, *, allow_all:
     elif cited := _find_cited(scope, text):
         plan = _plan_places(scope, "citation", cited)
     else:
-        plan = _plan_words(scope, text)
+        needles = Needles((text,))
+        found = find_everywhere(scope, Matcher(needles))
+        like = () if found.places or found.unreachable else _find_like(scope, text)
+        plan = found.make_plan(request, found.places, needles, like)
     if len(plan.places) > MOST_PLACES and not allow_all:
         raise ForgetTooMuch(f"That is in {len(plan.places):,} places.")
     return replace(plan, by_tool=scope.by_tool)
-
-
-# words
-
-
-def _plan_words(scope: ForgetScope, words: str) -> ForgetPlan:
-    needles = Needles((words,))
-    found = find_everywhere(scope, Matcher(needles))
-    like = () if found.places or found.unreachable else _find_like(scope, words)
-    return found.make_plan("query", found.places, needles, like)
 
 
 def _find_like(scope: ForgetScope, query: str) -> Iterator[Place]:
@@ -84,19 +77,17 @@ def _find_like(scope: ForgetScope, query: str) -> Iterator[Place]:
         hits = list(scope.search(query))
     for hit in hits:
         with suppress(KeptError):
-            is_said = hit.source == "sessions"
-            places = _find_said(scope, hit.path, hit.start_line, hit.end_line) if is_said else _passages_of(scope, hit)
+            if hit.source == "sessions":
+                places = _find_said(scope, hit.path, hit.start_line, hit.end_line)
+            else:
+                note = _cited_note(scope, hit.path)
+                places = [
+                    note_place(note.path, passage.start_line, passage.text, note.text)
+                    for passage in split_passages(note.text)
+                    if hit.start_line <= passage.start_line <= hit.end_line and not passage.text.startswith("#")
+                ]
             if places:
                 yield max(places, key=lambda place: len(words & set(normalise_words(place.said))))
-
-
-def _passages_of(scope: ForgetScope, hit: Hit) -> list[Place]:
-    note = _cited_note(scope, hit.path)
-    return [
-        note_place(note.path, passage.start_line, passage.text, note.text)
-        for passage in split_passages(note.text)
-        if hit.start_line <= passage.start_line <= hit.end_line and not passage.text.startswith("#")
-    ]
 
 
 # places that are named: citations, notes, sessions, a time
@@ -281,7 +272,8 @@ def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str
     first = name.split()[0]
     if first != name and first.casefold() not in by_folded and not is_too_short(first):
         doubtful.append(first)
-    return tuple(dict.fromkeys((name, *(text for text in by_folded.values() if text not in doubtful)))), tuple(doubtful)
+    sure = (name, *(text for text in by_folded.values() if text not in doubtful))
+    return tuple(dict.fromkeys(sure)), tuple(doubtful)
 
 
 def _title_of(path: str) -> str:
