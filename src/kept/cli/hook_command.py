@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +24,6 @@ from kept.memory import Memory
 from kept.notes.daily import DailyNotes, find_daily
 
 if TYPE_CHECKING:
-    from kept.sessions.record import SessionRecord
     from kept.sessions.store import SessionStore
 
 _MAX_INPUT_BYTES = 10_000_000
@@ -176,22 +175,15 @@ def _last_conversation(memory: Memory, sessions: SessionStore, cwd: str | None, 
         is_here = is_same or (scope and record.citation in scope.own_transcripts)
         if record.id == current or record.chat_type != "direct" or not is_here:
             continue
-        text = _last_messages(memory, sessions, record)
+        text = ""
+        with suppress(KeptError):
+            if lines := sessions.tail(record.id, _CONVERSATION_MESSAGES):
+                text = memory.read(record.citation, start=lines[0].number, lines=len(lines)).text
         if text:
             path = show_name(record.citation)
             when = f"{record.active.astimezone():%Y-%m-%d %H:%M}"
             yield f"The end of the last conversation here, {when} ({path}):\n{_data(_tail(text, _CONVERSATION_CHARS))}"
             return
-
-
-def _last_messages(memory: Memory, sessions: SessionStore, record: SessionRecord) -> str:
-    try:
-        lines = sessions.tail(record.id, _CONVERSATION_MESSAGES)
-        if not lines:
-            return ""
-        return memory.read(record.citation, start=lines[0].number, lines=len(lines)).text
-    except KeptError:
-        return ""
 
 
 def _data(text: str) -> str:

@@ -63,7 +63,13 @@ def command(options: Globals, program: Format | None, path: str | None, yes: boo
         _import_all(options, yes=yes)
         return
     loaded = options.load()
-    folders = [path] if path else _usual_folders(program)
+    usual: Any = program  # exports of services have no usual folder
+    folders = [path] if path else existing_folders(usual) if usual in PROGRAMS else []
+    if not folders:
+        hint = f"Name the folder or file: kept import {program} PATH"
+        if program not in PROGRAMS:
+            raise UsageError(f"An export of {program} has no usual folder.", hint=hint)
+        raise UsageError(f"There are no conversations in {program_folders(usual)[0]}.", hint=hint)
     report, notes = _import(loaded, program, folders, instructions=instructions)
     if not report.sessions and not notes and os.path.isfile(folders[0]):
         first = next(iter((*report.problems, *report.ignored)), Problem(folders[0], "holds no conversation"))
@@ -72,16 +78,6 @@ def command(options: Globals, program: Format | None, path: str | None, yes: boo
     options.report(_report_json(report, notes), _report_lines(report, notes))
     if report.count("failed"):
         raise click.exceptions.Exit(_FAILED)
-
-
-def _usual_folders(program: Format) -> list[str]:
-    """Return where a program keeps its conversations. Raise UsageError if there are none."""
-    hint = f"Name the folder or file: kept import {program} PATH"
-    if program not in PROGRAMS:
-        raise UsageError(f"An export of {program} has no usual folder.", hint=hint)
-    if folders := existing_folders(program):
-        return folders
-    raise UsageError(f"There are no conversations in {program_folders(program)[0]}.", hint=hint)
 
 
 def _import_all(options: Globals, *, yes: bool) -> None:

@@ -13,7 +13,9 @@ from kept.cli.output import cyan, local_time, printable, style, warn, warn_all
 from kept.cli.root import Globals, command_author
 from kept.cli.terminal_layout import colour_diff
 from kept.errors import KeptError, NoteConflict, NotFound, UsageError
-from kept.notes.review_queue import ReviewItem, ReviewList, ReviewPreview, ReviewQueue, ReviewResult
+from kept.notes.review_queue import ReviewItem, ReviewQueue, ReviewResult
+
+_NOTHING = "Nothing waits for review."
 
 
 @click.group("review", invoke_without_command=True)
@@ -41,17 +43,8 @@ def list_waiting(options: Globals, session: str | None = None, diff: bool = Fals
         waiting = memory.review.list(session=session)
         shapes = [review_item_json(item, memory.review.preview(item)) for item in waiting.items]
         shape = {"waiting": shapes, "degraded": list(waiting.degraded)}
-        options.report(shape, _waiting_lines(memory.review, waiting, diff=diff))
-
-
-def _waiting_lines(queue: ReviewQueue, waiting: ReviewList, *, diff: bool) -> Iterator[str]:
-    warn_all(waiting.degraded)
-    for item in waiting.items:
-        yield _item_line(item)
-        if diff:
-            yield from _preview_lines(item, queue.preview(item))
-    if not waiting.items:
-        yield "Nothing waits for review."
+        lines = (line for item in waiting.items for line in _item_lines(memory.review, item, diff=diff))
+        options.report(shape, lines if waiting.items else _NOTHING, degraded=waiting.degraded)
 
 
 def _add_decision(name: str, text: str) -> None:
@@ -121,24 +114,22 @@ def _decided_lines(results: list[ReviewResult], conflicts: list[tuple[str, KeptE
     for item_id, exc in conflicts:
         warn(f"{item_id[:SHORT_ID]} is in conflict, and waits: {exc.message}")
     if not results and not conflicts:
-        yield "Nothing waits for review."
+        yield _NOTHING
 
 
-def _item_line(item: ReviewItem) -> str:
+def _item_lines(queue: ReviewQueue, item: ReviewItem, *, diff: bool) -> Iterator[str]:
     by = item.by
-    names = [name for name in (by.client, by.tool or by.agent) if name]
     session = f"  session {by.session[:SHORT_ID]}" if by.session else ""
     lead = f"{style(item.id[:SHORT_ID], fg='yellow')}  {local_time(item.when)}  {cyan(item.path)}"
-    author = ", ".join(names) or "an agent"
-    return printable(f"{lead}  proposed, not written yet  by {author}{session}").replace("\n", " ")
-
-
-def _preview_lines(item: ReviewItem, preview: ReviewPreview) -> Iterator[str]:
-    if item.why:
-        yield f"Why: {printable(item.why)}"
-    if item.addition.replaces:
-        yield f"Replaces: {printable(item.addition.replaces)}"
-    yield colour_diff(preview.diff) if preview.diff else printable(item.addition.text)
-    if preview.notice:
-        yield style(f"{'Conflict: ' if preview.is_conflict else ''}{preview.notice}", fg="yellow")
-    yield ""
+    author = ", ".join(filter(None, (by.client, by.tool or by.agent))) or "an agent"
+    yield printable(f"{lead}  proposed, not written yet  by {author}{session}").replace("\n", " ")
+    if diff:
+        preview = queue.preview(item)
+        if item.why:
+            yield f"Why: {printable(item.why)}"
+        if item.addition.replaces:
+            yield f"Replaces: {printable(item.addition.replaces)}"
+        yield colour_diff(preview.diff) if preview.diff else printable(item.addition.text)
+        if preview.notice:
+            yield style(f"{'Conflict: ' if preview.is_conflict else ''}{preview.notice}", fg="yellow")
+        yield ""

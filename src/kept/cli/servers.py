@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import webbrowser
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,8 @@ from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
 from kept.config import LoadedConfig
 from kept.server.mcp.transports import load_server, run_stdio
+
+_say = partial(echo, err=True)
 
 if TYPE_CHECKING:
     from kept.server.run_server import ServerAddress
@@ -70,22 +74,13 @@ def web_command(options: Globals, port: int | None, host: str | None, no_open: b
             echo("The pages are served by another process already.", err=True)
         else:
             echo("The link works once, for 15 minutes. Stop with Ctrl-C.", err=True)
-        if not no_open:
-            _open_browser(address.link)
+        # A browser in the terminal would hide the output.
+        has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.uname().sysname == "Darwin"
+        if not no_open and (has_display or os.environ.get("BROWSER")):
+            with suppress(webbrowser.Error):  # the link is printed
+                webbrowser.open(address.link)
 
     run_server(loaded, web_preset(loaded.config, host, port), open_model, ready=show, report=echo)
-
-
-def _open_browser(link: str) -> None:
-    """Open a link in the person's browser, if there is one. A browser in the terminal would hide the output."""
-    import webbrowser
-
-    has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.name == "nt"
-    if os.environ.get("BROWSER") or has_display or os.uname().sysname == "Darwin":
-        try:
-            webbrowser.open(link)
-        except webbrowser.Error:
-            pass  # the link is printed
 
 
 @kept_command("serve")
@@ -138,10 +133,6 @@ def serve_command(
             echo(f"Open the pages: {address.link}", err=True)
 
     run_server(loaded, serve_preset(loaded.config, host, port, hosts), open_model, ready=show, report=report)
-
-
-def _say(line: str) -> None:
-    echo(line, err=True)
 
 
 @kept_command("mcp")

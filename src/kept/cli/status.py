@@ -46,12 +46,15 @@ def command(options: Globals) -> None:
     shape = {**status_json(status), "sharedWith": sharing, "watcher": watcher, "inbox": to_json(inbox)}
     owner = f"shared with {', '.join(sharing)}" if sharing else "not shared with other agents"
     how = "the next search" if loaded.config.memory_search.sync.on_search else "'kept index'"
+    batches = [f"{plural(job.texts, 'text')} at {job.provider} since {local_time(job.since)}" for job in status.batches]
+    budget = status.model_budget_tokens
     rows = [
         *_index_rows(status, owner),
         ("Live", f"process {watcher} keeps the index current" if watcher else f"not watched; {how} updates the index"),
         *([("Inbox", _inbox_text(inbox))] if inbox else []),
         *([("Review", f"{plural(waiting, 'change')} by agents to review: see 'kept review'")] if waiting else []),
-        *_usage_rows(status),
+        *([("Batches", ", ".join(batches))] if batches else []),
+        *([("Budget", f"{status.model_tokens_today:,} of {budget:,} tokens today")] if budget is not None else []),
     ]
     problems = (*status.degraded, *(f"{problem.path}: {problem.reason}" for problem in status.problems))
     warnings = (style(f"! {reason}", fg="yellow") for reason in problems)
@@ -82,15 +85,6 @@ def _inbox_text(inbox: InboxState) -> str:
         f"{plural(inbox.damaged, 'damaged line')} (see 'kept doctor')" if inbox.damaged else "",
     )
     return ", ".join(filter(None, parts)) or "every message is answered"
-
-
-def _usage_rows(status: Status) -> list[tuple[str, str]]:
-    """Return rows about running batches, and what is left of the budget. What each day cost is in the JSON."""
-    batches = [f"{plural(job.texts, 'text')} at {job.provider} since {local_time(job.since)}" for job in status.batches]
-    rows = [("Batches", ", ".join(batches))] if batches else []
-    if status.model_budget_tokens is not None:
-        rows.append(("Budget", f"{status.model_tokens_today:,} of {status.model_budget_tokens:,} tokens today"))
-    return rows
 
 
 def _counted(status: Status, source: str, name: str) -> str:

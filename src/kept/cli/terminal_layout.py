@@ -76,16 +76,21 @@ def _fitting(text: str, room: int) -> int:
 def layout_rows(rows: Sequence[Sequence[str]], *, coloured: int) -> list[str]:
     """Return a line for each row, its cells in columns, cut to half of the terminal, the last one to what is left. The
     one at ``coloured`` has a colour."""
-    shown = [[cut(printable(cell).replace("\n", " "), columns() // 2) for cell in row[:-1]] for row in rows]
-    widths = [max(map(text_width, column)) for column in zip(*shown, strict=True)]
-    room = max(columns() - sum(widths) - 2 * len(widths), _MIN_TEXT_COLUMNS)
+    cells = [[cut(printable(cell).replace("\n", " "), columns() // 2) for cell in row[:-1]] for row in rows]
     lines = []
-    for row, cells in zip(rows, shown, strict=True):
-        gaps = [" " * (width - text_width(cell) + 2) for cell, width in zip(cells, widths, strict=True)]
-        cells[coloured] = cyan(cells[coloured])
-        lead = "".join(cell + gap for cell, gap in zip(cells, gaps, strict=True))
-        lines.append((lead + cut(printable(row[-1]).replace("\n", " "), room)).rstrip())
+    for row, padded in zip(rows, _pad(cells, [False] * len(cells[0]) if cells else []), strict=True):
+        room = max(columns() - sum(map(text_width, padded)) - 2 * len(padded), _MIN_TEXT_COLUMNS)
+        padded[coloured] = cyan(padded[coloured])
+        lines.append("  ".join([*padded, cut(printable(row[-1]).replace("\n", " "), room)]).rstrip())
     return lines
+
+
+def _pad(rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[list[str]]:
+    """Yield the cells of each row as wide as their columns."""
+    widths = [max(map(text_width, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        gaps = [" " * (width - text_width(cell)) for cell, width in zip(row, widths, strict=True)]
+        yield [gap + cell if is_right else cell + gap for cell, gap, is_right in zip(row, gaps, right, strict=True)]
 
 
 def file_lines(files: Sequence[FileSummary], *, with_time: bool) -> list[str]:
@@ -108,21 +113,13 @@ def table_text(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, figures
     if not values:
         return ""
     cells = [
-        [*headers],
-        *(
-            [f"{value:,}" if isinstance(value, int) else printable(one_line(str(value))) for value in row]
-            for row in values
-        ),
+        [f"{value:,}" if isinstance(value, int) else printable(one_line(str(value))) for value in row] for row in values
     ]
-    widths = [max(map(text_width, column)) for column in zip(*cells, strict=True)]
     right = [at > 0 if figures else all(isinstance(row[at], int) for row in values) for at in range(len(headers))]
     lines: list[str] = []
-    for row in cells:
-        gaps = [" " * (width - text_width(cell)) for cell, width in zip(row, widths, strict=True)]
-        parts = zip(row, gaps, right, strict=True)
-        line = "  ".join(gap + cell if is_right else cell + gap for cell, gap, is_right in parts).rstrip()
-        shown = wrap(line, indent=0, hang=4)
-        lines += shown if lines else [bold(part) for part in shown]
+    for padded in _pad([headers, *cells], right):
+        shown = wrap("  ".join(padded).rstrip(), indent=0, hang=4)
+        lines += shown if lines else map(bold, shown)
     return "\n".join(lines)
 
 
