@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import datetime as dt
 import json
 import re
 import tempfile
@@ -23,8 +24,9 @@ from kept.agent.agent import Agent
 from kept.agent.flush import flush_and_record
 from kept.agent.session_log import SessionLog
 from kept.models.base import ChatRequest, turn_text
-from kept.models.extractive import SpokenLine, salient_facts
+from kept.models.extractive import salient_facts
 from kept.sessions.importers.import_run import import_sessions
+from kept.sessions.spoken import Utterance
 from kept.sessions.store import SessionStore
 from kept.testing import FakeEmbedder, ScriptedChat
 
@@ -42,11 +44,11 @@ _EMPTY = (
 def pick(request: ChatRequest) -> Picked:
     """Return the sentences of the conversation in a request that matter most, each with its line."""
     lines = [
-        SpokenLine(match[2], "", None, match[1])
+        Utterance(int(match[1]), "user", "", dt.date.min, "", 0, match[2])
         for match in _LINE.finditer("\n".join(map(turn_text, request.turns[:1])))
         if not match[2].startswith(("→", "←"))  # tools
     ]
-    return [(f"{fact.text.rstrip('.?!: ')}.", f"L{fact.source}") for fact in salient_facts(lines, limit=_FACTS)]
+    return [(f"{fact.text.rstrip('.?!: ')}.", f"L{fact.line}") for fact in salient_facts(lines, limit=_FACTS)]
 
 
 def as_list(request: ChatRequest) -> str:

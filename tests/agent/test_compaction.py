@@ -320,7 +320,7 @@ def test_what_one_flush_has_read_the_next_does_not(tmp_path, window):
     model = chat(flush=lambda request: read.append(shown(request)) or "NO_REPLY", context_window=window)
     with open_agent(tmp_path, model) as at:
         talk(at, 60)
-        numbers = [re.findall(r"Person: Message (\d+)\.", text) for text in read]
+        numbers = [re.findall(r"User: Message (\d+)\.", text) for text in read]
         flat = [int(number) for line in numbers for number in line]
         assert len(numbers) >= 3
         assert flat == list(range(len(flat)))

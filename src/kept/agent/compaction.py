@@ -26,7 +26,7 @@ from kept.agent.services import (
     TranscriptPiece,
     ask,
     read_in_pieces,
-    spoken_lines,
+    spoken,
     usage_fields,
 )
 from kept.agent.session_log import ConversationView, LoggedMessage, SessionLog, pair_calls, run_to_end
@@ -265,7 +265,7 @@ def _extract(
     from kept.models.extractive import extract_summary
 
     before = shorten(earlier, budget_tokens // 2, "older extracts are in the transcript") if earlier else ""
-    extracts = extract_summary(spoken_lines(removed), budget_tokens // 2)
+    extracts = extract_summary(spoken(removed), budget_tokens // 2)
     nothing = f"{len(removed)} messages in which nothing stands out."
     text = "\n\n".join(filter(None, (before.removeprefix(_EXTRACTS_HEADING).strip(), extracts or nothing)))
     return ConversationSummary(f"{_EXTRACTS_HEADING}\n\n{text}", "extractive", {"reason": reason} if reason else {})

@@ -26,7 +26,7 @@ from kept.agent.services import (
     read_in_pieces,
     retry,
     split_transcript,
-    spoken_lines,
+    spoken,
     usage_fields,
 )
 from kept.agent.session_log import ConversationView, LoggedMessage, SessionLog, run_to_end
@@ -91,10 +91,8 @@ async def _flush(
         fallback = "extractive"
         from kept.models.extractive import salient_facts
 
-        sentences = salient_facts(spoken_lines(messages), limit=_EXTRACTED_FACTS)
-        facts += [
-            Fact(f"{fact.speaker}: {fact.text}", int(fact.source[1:]), int(fact.source[1:])) for fact in sentences
-        ]
+        sentences = salient_facts(spoken(messages), limit=_EXTRACTED_FACTS)
+        facts += [Fact(said.with_speaker, said.line, said.line) for said in sentences]
     try:
         zone = services.memory.clock.now().tzinfo
         days = {logged.line: logged.entry.timestamp.astimezone(zone).date() for logged in messages}

@@ -6,12 +6,11 @@ These calls wait for the whole answer, are retried, and read a long conversation
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from kept.agent.answer import ModelAnswer
 from kept.agent.context import Budget, plan_budget
@@ -20,21 +19,18 @@ from kept.agent.extra_tools import ExtraTools
 from kept.agent.session_log import LoggedMessage, SessionLog
 from kept.agent.tools.tool_definitions import TOOLS_BY_NAME
 from kept.base.clock import Backoff
-from kept.base.limits import estimate_tokens, one_line, shorten
+from kept.base.limits import estimate_tokens, shorten
 from kept.base.remote_errors import ContextOverflow
 from kept.base.values import frozen
 from kept.config import Config
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.models.base import DEFAULT_CHOICE, ChatModel, ChatRequest, ModelFamily, ModelUsage, ToolSpec
-from kept.sessions.entries import MODEL, Attachment, StateEntry, Text, TokenUsage, ToolCall, ToolResult
+from kept.sessions.entries import MODEL, StateEntry, TokenUsage
 from kept.sessions.people import People
 from kept.sessions.record import SessionRecord
-from kept.sessions.spoken import call_text, result_text
+from kept.sessions.spoken import Utterance, find_utterance
 from kept.sessions.store import SessionStore
-
-if TYPE_CHECKING:
-    from kept.models.extractive import SpokenLine
 
 _MEMORY_SPECS = tuple(
     ToolSpec(tool.name, tool.description, tool.parameters)
@@ -45,9 +41,6 @@ _HALVINGS = 3
 _MIN_WINDOW = 1_000
 _MAX_SCALE = 4.0
 MAX_RETRY_WAIT_S = 30.0
-_TOOL_TOKENS = 200
-"""Size of a tool call or result in a conversation that is summarised."""
-_LABELS = {"user": "Person", "assistant": "Assistant", "tool": "Tool", "system": "Remark"}
 
 T = TypeVar("T")
 
@@ -191,13 +184,11 @@ def split_transcript(messages: Sequence[LoggedMessage], budget_tokens: int) -> l
     pieces: list[list[tuple[int, str]]] = []
     left = 0
     for logged in messages:
-        blocks = [text for text in _iter_blocks(logged) if text.strip()]
-        if not blocks:
+        utterance = find_utterance(logged.line, logged.entry)
+        if utterance is None:
             continue
         # "L12 [2026-03-14 15:09] Ann: …". Further lines are indented.
-        speaker = one_line(logged.message.speaker) or _LABELS[logged.message.role]
-        body = "\n  ".join("\n".join(blocks).splitlines())
-        line = f"L{logged.line} [{logged.entry.timestamp:%Y-%m-%d %H:%M}] {speaker}: {body}"
+        line = "\n  ".join(f"L{logged.line} {utterance.shown}".splitlines())
         text = shorten(line, budget_tokens, "the rest is in the transcript")
         tokens = estimate_tokens(text) + 1
         if tokens > left or not pieces:
@@ -208,28 +199,10 @@ def split_transcript(messages: Sequence[LoggedMessage], budget_tokens: int) -> l
     return [TranscriptPiece(piece[0][0], piece[-1][0], "\n".join(text for _, text in piece)) for piece in pieces]
 
 
-def _iter_blocks(logged: LoggedMessage) -> Iterator[str]:
-    for block in logged.message.content:
-        match block:
-            case Text(text):
-                yield text
-            case ToolCall(name=name, arguments=arguments):
-                yield shorten(call_text(name, json.dumps(arguments, ensure_ascii=False)), _TOOL_TOKENS, "cut")
-            case ToolResult(text=text, is_error=is_error):
-                yield shorten(result_text(text, is_error=is_error), _TOOL_TOKENS, "cut")
-            case Attachment(media_type, name):
-                yield f"[attached: {name or media_type}]"
-
-
-def spoken_lines(messages: Sequence[LoggedMessage]) -> list[SpokenLine]:
-    """Return what people and the agent said, for the extractive model, with the line of each as its source."""
-    from kept.models.extractive import SpokenLine
-
-    return [
-        SpokenLine(message.text, message.speaker or message.role, logged.entry.timestamp, f"L{logged.line}")
-        for logged in messages
-        if (message := logged.message).role in ("user", "assistant") and message.text.strip()
-    ]
+def spoken(messages: Sequence[LoggedMessage]) -> list[Utterance]:
+    """Return what people and the agent said, for the extractive model."""
+    talk = (logged for logged in messages if logged.message.role in ("user", "assistant"))
+    return list(filter(None, (find_utterance(logged.line, logged.entry) for logged in talk)))
 
 
 def usage_fields(usage: ModelUsage | TokenUsage) -> dict[str, int]:

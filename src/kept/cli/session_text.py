@@ -48,7 +48,7 @@ def show_line(line: TranscriptLine) -> str:
 
 def _read(line: TranscriptLine) -> tuple[str, list[str]]:
     """Return who says something in a line, and what; of a tool, only that it failed."""
-    content, utterance = line.content, find_utterance(line)
+    content, utterance = line.content, find_utterance(line.number, line.content)
     if utterance is None or (
         isinstance(content, Entry) and isinstance(content.body, Message) and is_hidden(content.body)
     ):

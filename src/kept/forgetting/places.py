@@ -193,7 +193,7 @@ def _find_in_transcript(found: Found, transcript: Transcript, matcher: Matcher, 
         is_proposal = isinstance(body, StateEntry) and body.name == FORGET_STATE
         is_whole = not is_proposal and wants is not None and wants(line)
         if blank_line(line.raw, matcher.matches, whole=is_whole) != line.raw:
-            utterance = find_utterance(line)
+            utterance = find_utterance(line.number, line.content)
             text = utterance.shown if utterance else "(details of the conversation or of a tool call)"
             citation, digest = cite(path, line.number, line.number), digest_of(line.raw)
             place = Place("conversation", path, citation, text, digest, line.number, whole=is_whole, key=key)

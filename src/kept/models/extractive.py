@@ -5,15 +5,14 @@ Flushes and compactions fall back to it without a language model, or if it fails
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 
-from kept.base.limits import CHARS_PER_TOKEN, estimate_tokens, one_line, weigh
-from kept.base.redact import redact
+from kept.base.limits import CHARS_PER_TOKEN, estimate_tokens, weigh
 from kept.base.values import frozen
 from kept.base.words.stopwords import content_words
 from kept.models.base import (
@@ -28,6 +27,7 @@ from kept.models.base import (
     ToolUse,
     count_tokens,
 )
+from kept.sessions.spoken import Utterance
 
 _MIN_FACT_SCORE = 2.0
 _HEADING_CHARS = len("\n2026-03-14:\n")
@@ -37,42 +37,22 @@ _RECENCY = 0.2
 """Breaks ties in favour of later lines, and no more."""
 
 
-@frozen
-class SpokenLine:
-    """A message of a conversation or a sentence of one, with its speaker and time if known."""
-
-    text: str
-    speaker: str = ""
-    when: dt.datetime | None = None
-    source: str = ""
-    """Citation, in the caller's format."""
-
-    def __str__(self) -> str:
-        time = f"{self.when:%H:%M} " if self.when else ""
-        who = f"{self.speaker}: " if self.speaker else ""
-        where = f" [{self.source}]" if self.source else ""
-        return f"- {time}{who}{self.text}{where}"
-
-
-def salient_facts(conversation: Iterable[SpokenLine], *, limit: int = 20) -> list[SpokenLine]:
-    """Return the sentences worth remembering, in the order of the conversation.
-
-    Secrets are redacted, because the facts become notes, which are indexed as they are.
-    """
+def salient_facts(conversation: Iterable[Utterance], *, limit: int = 20) -> list[Utterance]:
+    """Return the sentences worth remembering, in the order of the conversation."""
     best = islice(_pick(_score(conversation), min_score=_MIN_FACT_SCORE), limit)
     return [sentence.said for sentence in sorted(best, key=lambda sentence: sentence.order)]
 
 
-def extract_summary(conversation: Iterable[SpokenLine], budget_tokens: int) -> str:
+def extract_summary(conversation: Iterable[Utterance], budget_tokens: int) -> str:
     """Return the best sentences that fit the budget, in order and grouped by day. Empty if none fits."""
     sentences = _score(conversation)
     # Small talk, which scores below zero, is used only if there is nothing else.
     least = min(0.0, max((sentence.score for sentence in sentences), default=0.0))
     left = budget_tokens * CHARS_PER_TOKEN
-    chosen: dict[int, SpokenLine] = {}
+    chosen: dict[int, Utterance] = {}
     for sentence in _pick(sentences, min_score=least):
         # Count a heading for every line, so that the sum can only be too high.
-        weight = weigh(str(sentence.said)) + 1 + (_HEADING_CHARS if sentence.said.when else 0)
+        weight = weigh(_shown(sentence.said)) + 1 + _HEADING_CHARS
         if weight <= left:
             chosen[sentence.order] = sentence.said
             left -= weight
@@ -81,12 +61,16 @@ def extract_summary(conversation: Iterable[SpokenLine], budget_tokens: int) -> s
     lines: list[str] = []
     day = ""
     for order in sorted(chosen):
-        fact = chosen[order]
-        if fact.when and f"{fact.when:%Y-%m-%d}" != day:
-            day = f"{fact.when:%Y-%m-%d}"
+        said = chosen[order]
+        if str(said.day) != day:
+            day = str(said.day)
             lines += ["", f"{day}:"] if lines else [f"{day}:"]
-        lines.append(str(fact))
+        lines.append(_shown(said))
     return "\n".join(lines)
+
+
+def _shown(said: Utterance) -> str:
+    return f"- {said.when.partition(' ')[2]} {said.with_speaker} [L{said.line}]"
 
 
 class ExtractiveChat:
@@ -135,7 +119,7 @@ _SAME_OVERLAP = 0.7
 
 @frozen
 class Sentence:
-    said: SpokenLine
+    said: Utterance
     words: frozenset[str]
     """Those by which it is compared."""
     line: int
@@ -190,13 +174,14 @@ def _cut(sentence: str) -> str:
     return (start.rpartition(" ")[0] or start) + "…"
 
 
-def _score(conversation: Iterable[SpokenLine]) -> list[Sentence]:
+def _score(conversation: Iterable[Utterance]) -> list[Sentence]:
     """Return every sentence in order, scored by its cues, by how often its words recur, and by recency."""
     lines = list(conversation)
     sentence_words = [
-        (at, SpokenLine(text, one_line(line.speaker), line.when, one_line(line.source)), frozenset(content_words(text)))
-        for at, line in enumerate(lines)
-        for text in split_sentences(redact(line.text))
+        (at, replace(said, text=text), frozenset(content_words(text)))
+        for at, said in enumerate(lines)
+        for text in split_sentences(said.text)
+        if not text.startswith("→")  # a tool call
     ]
     counts = Counter(word for _, _, words in sentence_words for word in words)
     sentences = []

@@ -21,6 +21,7 @@ from kept.base.values import frozen
 from kept.errors import SessionKeyInvalid
 from kept.sessions.echoes import NO_ECHOES, EchoFilter, EchoState, strip_markup
 from kept.sessions.entries import (
+    AnyEntry,
     Attachment,
     Block,
     CompactionEntry,
@@ -117,30 +118,31 @@ class UtteranceReader:
         content, is_recalled = None, False
         if isinstance(line.content, Entry) and isinstance(line.content.body, Message):
             content, is_recalled = self._echoes.read(line.content.body)
-        utterance = _make_utterance(
-            line, content, starts_conversation=self._starts_conversation, is_recalled=is_recalled
+        utterance = find_utterance(
+            line.number,
+            line.content,
+            content,
+            starts_conversation=self._starts_conversation,
+            is_recalled=is_recalled,
         )
         if utterance is not None:
             self._starts_conversation = False
         return utterance
 
 
-def find_utterance(line: TranscriptLine) -> Utterance | None:
-    """Return everything that a line says. Return None for settings, thinking, and lines that cannot be read."""
-    return _make_utterance(line, None)
-
-
-def _make_utterance(
-    line: TranscriptLine,
-    content: Sequence[Block] | None,
+def find_utterance(
+    line: int,
+    entry: AnyEntry | Damage,
+    content: Sequence[Block] | None = None,
     *,
     starts_conversation: bool = False,
     is_recalled: bool = False,
 ) -> Utterance | None:
-    """Return what a line says. ``content`` replaces the content of its message."""
-    if not isinstance(line.content, Entry):
+    """Return everything that the entry of a line says. Return None for settings, thinking, and lines that cannot be
+    read. ``content`` replaces the content of its message."""
+    if not isinstance(entry, Entry):
         return None
-    body = line.content.body
+    body = entry.body
     kind: Kind
     match body:
         case Message(role=role):
@@ -155,9 +157,9 @@ def _make_utterance(
     text = storable_text(text).strip()
     if not text:
         return None
-    when = line.content.timestamp
+    when = entry.timestamp
     return Utterance(
-        line=line.number,
+        line=line,
         kind=kind,
         speaker=storable_text(speaker),
         day=when.date(),
@@ -264,7 +266,7 @@ def still_says(transcripts: Transcripts, citation: str, *, start: int, end: int,
     """Return whether these lines of a transcript still contain a text as it was indexed: line by line, because echoes
     are left out, and without its labels, because every piece of a long message has one."""
     lines = takewhile(lambda line: line.number <= end, _iter_from(transcripts.get(citation), start))
-    utterances = (find_utterance(line) for line in lines)
+    utterances = (find_utterance(line.number, line.content) for line in lines)
     whole = show_utterances([utterance for utterance in utterances if utterance is not None])
     return all(re.sub(LABEL, "", line).strip("… ") in whole for line in text.split("\n"))
 
@@ -275,7 +277,7 @@ def _iter_from(transcript: Transcript, first_line: int) -> Iterator[TranscriptLi
 
 def line_text(line: TranscriptLine) -> str:
     """Return a line of a transcript as it is read back, or nothing."""
-    utterance = find_utterance(line)
+    utterance = find_utterance(line.number, line.content)
     if utterance is not None:
         return utterance.shown
     match line.content:
