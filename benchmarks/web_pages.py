@@ -47,7 +47,8 @@ def main() -> None:
         try:
             asyncio.run(measure(site, chosen.notes))
         finally:
-            site.close()
+            site.memory.close()
+            site.sessions.close()
 
 
 async def measure(site: Site, notes: int) -> None:

@@ -42,7 +42,7 @@ class Program:
         self.sessions = SessionStore(loaded.config)
         self.model = open_model(loaded)
         self.dispatcher = open_dispatcher(self.memory, self.sessions, self.model)
-        self.conversation = LocalConversation(self.dispatcher, self.sessions, self.memory.clock, name="main")
+        self.conversation = LocalConversation(self.dispatcher)
         self.runner = asyncio.Runner()
 
     def say(self, text: str) -> str:

@@ -78,10 +78,10 @@ def test_a_new_conversation_begins_and_the_old_one_is_kept(harness, command, sai
 def test_a_reset_that_a_crash_cut_short_happens_once(harness):
     session = harness.sessions.get_or_create("http", "ada")
     commands = Commands(Agent(harness.memory, harness.sessions, harness.model))
-    call = CommandCall(Command("new", ""), session.id, "m1")
+    call = CommandCall("new", "", session.id, "m1")
     first = commands.start_session(call)
     assert commands.start_session(call).id == first.id
-    other = commands.start_session(CommandCall(Command("new", ""), first.id, "m2"))
+    other = commands.start_session(CommandCall("new", "", first.id, "m2"))
     assert other.id != first.id
 
 

@@ -11,8 +11,7 @@ import pytest
 from kept.agent.events import Inbound
 from kept.base.clock import SystemClock
 from kept.errors import ConfigError, LeaseLost, WriteFailed
-from kept.gateway.inbox import Inbox
-from kept.gateway.inbox_records import message_status
+from kept.gateway.inbox import Inbox, message_status
 from kept.sessions.session_key import SessionKey
 from kept.storage.files.file_storage import FileStorage
 from tests.support.responders import open_inbox
@@ -51,14 +50,31 @@ def fill(inbox: Inbox) -> None:
     def take(number: int, text: str = "Hello"):
         return inbox.receive(KEY, Inbound(f"m{number}", text, "Ada", inbox.clock.now(), {"chat": 7}))
 
-    done = inbox.answer(inbox.begin([take(1), take(2)], "s1"), ["one", "two"], push=True, entry_id="e1")
+    done = inbox.change(
+        inbox.begin([take(1), take(2)], "s1"),
+        parts=(
+            "one",
+            "two",
+        ),
+        push=True,
+        entry_id="e1",
+    )
     done = inbox.change(inbox.change(done, sending=True), sending=False, settled=1)
     inbox.change(inbox.change(done, sending=True), sending=False, settled=2, unconfirmed=1)
-    inbox.answer(inbox.begin([take(3)], "s1"), ["fetched"], push=False, entry_id=None)
+    inbox.change(inbox.begin([take(3)], "s1"), parts=("fetched",), push=False, entry_id=None)
     inbox.change(inbox.begin([take(4)], "s1"), cancelled=True)
-    halfway = inbox.answer(inbox.begin([take(5)], "s1"), ["a", "b"], push=True, entry_id=None, error="model_failed")
+    halfway = inbox.change(
+        inbox.begin([take(5)], "s1"),
+        parts=(
+            "a",
+            "b",
+        ),
+        push=True,
+        entry_id=None,
+        error="model_failed",
+    )
     inbox.change(inbox.change(halfway, sending=True), sending=False)
-    inbox.change(inbox.answer(inbox.begin([take(6)], "s2"), ["x"], push=True, entry_id=None), sending=True)
+    inbox.change(inbox.change(inbox.begin([take(6)], "s2"), parts=("x",), push=True, entry_id=None), sending=True)
     inbox.change(inbox.begin([take(7)], "s1"), attempts=2)
     take(8, "half a pair: \ud83d")
 
@@ -95,7 +111,7 @@ def test_old_turns_are_forgotten_and_unfinished_ones_are_not(journal, hasty, mon
     unfinished = inbox.begin([inbox.receive(KEY, Inbound("open", "?"))], "s1")
     for number in range(600):
         run = inbox.begin([inbox.receive(KEY, Inbound(f"m{number}", "Hello"))], "s1")
-        inbox.answer(run, ["Hi"], push=False, entry_id=None)
+        inbox.change(run, parts=("Hi",), push=False, entry_id=None)
     again = opened(journal)
     assert list(state(again)) == ["open", "m597", "m598", "m599"]
     assert again.unfinished() == [unfinished]
@@ -132,7 +148,7 @@ def test_old_messages_that_cannot_be_cleared_away_fail_no_step(journal, hasty, c
     run = inbox.begin([inbox.receive(KEY, Inbound("m1", "Hello"))], "s1")
     with monkeypatch.context() as full:
         full.setattr("os.replace", no_space)
-        assert inbox.answer(run, ["Yes."], push=False, entry_id=None).parts == ("Yes.",)
+        assert inbox.change(run, parts=("Yes.",), push=False, entry_id=None).parts == ("Yes.",)
     assert "old messages stay in the inbox" in caplog.text
     assert message_status(inbox.find_run(inbox.find("telegram", "m1"))) == "answered"
     assert state(looked_at(journal)) == state(inbox)

@@ -11,7 +11,7 @@ from kept.base.remote_errors import ConversationFull, QueueFull
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.conversation_queue import EventReplay
 from kept.gateway.dispatcher import Dispatcher
-from kept.gateway.inbox_records import message_status
+from kept.gateway.inbox import message_status
 from kept.testing import ScriptedChat, Stall
 from tests.support.responders import RecordingChannel, ResponderHarness, asked, crash, reply_to, running_responder, tell
 from tests.support.session_strategies import NOW
@@ -180,7 +180,15 @@ async def test_a_reply_that_was_ready_before_a_crash_is_sent_after_it_once(open_
     inbox = harness.inbox()
     key = harness.key(channel="telegram")
     message = inbox.receive(key, Inbound("m1", "Hello", metadata={"chat": 1}))
-    inbox.answer(inbox.begin([message], "s"), ["part one", "part two"], push=True, entry_id=None)
+    inbox.change(
+        inbox.begin([message], "s"),
+        parts=(
+            "part one",
+            "part two",
+        ),
+        push=True,
+        entry_id=None,
+    )
     box = RecordingChannel()
     for _ in range(2):
         async with running_responder(harness, telegram=box):
@@ -193,7 +201,15 @@ async def test_a_part_that_may_have_been_sent_is_not_sent_again_and_that_is_said
     harness = open_harness()
     inbox = harness.inbox()
     message = inbox.receive(harness.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
-    run = inbox.answer(inbox.begin([message], "s"), ["part one", "part two"], push=True, entry_id=None)
+    run = inbox.change(
+        inbox.begin([message], "s"),
+        parts=(
+            "part one",
+            "part two",
+        ),
+        push=True,
+        entry_id=None,
+    )
     inbox.change(run, sending=True)
     box = RecordingChannel()
     async with running_responder(harness, telegram=box) as responder:

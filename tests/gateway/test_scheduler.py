@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime as dt
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pytest
 from kept.base.remote_errors import BudgetExhausted
 from kept.errors import LockBusy, ScheduleInvalid
 from kept.gateway.channel import Channel
-from kept.gateway.channels.gateway import only_gateway
+from kept.gateway.channels.gateway import hold_gateway_lease
 from kept.gateway.responder import Responder
 from kept.gateway.scheduler import OWN_CHANNEL, Scheduler, has_entries, target_key
 from kept.models.base import ChatRequest
@@ -63,7 +63,7 @@ class ScheduleHarness:
             with open(path, encoding="utf-8") as file:
                 return file.read()
 
-        return Scheduler(responder, self.config, self.channels, clock=self.clock, read_checklist=read_checklist)
+        return Scheduler(responder, self.config, clock=self.clock, read_checklist=read_checklist)
 
     def write_checklist(self, text: str) -> None:
         write_note(Path(self.harness.memory.workspace.root), "HEARTBEAT.md", text)
@@ -245,5 +245,7 @@ def test_a_heartbeat_is_not_found_by_a_search(make):
 
 def test_of_two_gateways_on_one_home_only_one_runs_schedules(make):
     config = make().config
-    with only_gateway(config), pytest.raises(LockBusy), only_gateway(config):
-        pass
+    with ExitStack() as held:
+        hold_gateway_lease(config, held)
+        with pytest.raises(LockBusy):
+            hold_gateway_lease(config, held)

@@ -69,7 +69,7 @@ def test_every_page_does_what_the_table_says():
 def test_every_route_of_the_http_channel_does_what_the_table_says(tmp_path):
     config = load_config(home=str(tmp_path / "home"), workspace=str(tmp_path)).config
     front = Switchboard({}, (), default="main")
-    routes = make_endpoints(front, {}, clock=SystemClock(), people=People(config)).routes
+    routes = make_endpoints(front, clock=SystemClock(), people=People(config)).routes
     methods = ((route, method) for route in routes for method in route.methods - {"HEAD"})
     assert by_act((route.name, f"{method} {route.path}") for route, method in methods) == ROUTES
 

@@ -14,8 +14,7 @@ from kept.agent.events import Inbound
 from kept.base.clock import Clock, SystemClock
 from kept.gateway.channel import Channel
 from kept.gateway.dispatcher import Dispatcher
-from kept.gateway.inbox import Inbox
-from kept.gateway.inbox_records import AnswerRun
+from kept.gateway.inbox import AnswerRun, Inbox
 from kept.gateway.responder import Responder
 from kept.models.base import ChatRequest
 from kept.sessions.entries import Message

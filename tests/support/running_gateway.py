@@ -10,7 +10,9 @@ from kept import Memory, SessionStore
 from kept.agent.tools.toolbox import Toolbox
 from kept.base.net.serving import ServerLimits
 from kept.config import load_config
-from kept.gateway.channels.gateway import Gateway, ServedAgent
+from kept.gateway.app import open_dispatcher
+from kept.gateway.channels.gateway import Gateway
+from kept.gateway.dispatcher import Dispatcher
 from kept.server.run_server import Server, gateway_preset, listen, open_tokens
 from kept.testing import ScriptedChat
 from tests.support.responders import asked
@@ -29,7 +31,7 @@ async def running_gateway(
     *,
     limits: ServerLimits | None = None,
     sessions: SessionStore | None = None,
-    others: Sequence[ServedAgent] = (),
+    others: Sequence[Dispatcher] = (),
     **options: Any,
 ) -> AsyncIterator[tuple[Gateway, SessionStore, list[str]]]:
     """Run the gateway of a memory as `kept gateway` does. Yield it with its conversations and the lines that it has
@@ -41,7 +43,7 @@ async def running_gateway(
     with ExitStack() as opened:
         opened.callback(memory.close)
         opened.callback(sessions.close)
-        agents = [ServedAgent(memory, sessions, model), *others]
+        agents = [open_dispatcher(memory, sessions, model), *others]
         gateway = Gateway(agents, report=lines.append, **options)
         opened.callback(gateway.leases.close)
         bound = None

@@ -40,6 +40,13 @@ def open_site(tmp_path: Path, *, clock: Clock | None = None, model: ChatModel | 
     return Site(loaded, memory, SessionStore(loaded.config, clock=memory.clock), model=model)
 
 
+def close_site(site: Site) -> None:
+    if site.live is not None:
+        site.live.stop()
+    site.memory.close()
+    site.sessions.close()
+
+
 def tokens_of(site: Site) -> KnownTokens:
     """Return the tokens of a home, without a limit."""
     return KnownTokens(open_home(site.config), site.memory.clock, RateLimiter(0, 1))
@@ -88,7 +95,7 @@ def visiting(
         yield client
     finally:
         client.http.close()
-        site.close()
+        close_site(site)
 
 
 @contextmanager
@@ -112,7 +119,7 @@ def served(site: Site) -> Iterator[str]:
         server.should_exit = True
         thread.join(30)
         bound.close()
-        site.close()
+        close_site(site)
 
 
 def texts(page: BeautifulSoup | Tag, selector: str) -> list[str]:

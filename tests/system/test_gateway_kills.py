@@ -11,8 +11,7 @@ import pytest
 
 from kept import SessionStore
 from kept.base.clock import SystemClock
-from kept.gateway.inbox import Inbox
-from kept.gateway.inbox_records import message_status
+from kept.gateway.inbox import Inbox, message_status
 from kept.storage.files.file_storage import FileStorage
 from tests.support.gateway_processes import ForkedProcess, Process
 from tests.support.telegram_server import TOKEN, BotApi

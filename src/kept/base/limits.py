@@ -170,8 +170,8 @@ def utf8_safe_tree(value: Any) -> Any:
             return utf8_safe(value)
         case dict():
             return {utf8_safe_tree(name): utf8_safe_tree(inner) for name, inner in value.items()}
-        case list():
-            return [utf8_safe_tree(inner) for inner in value]
+        case list() | tuple():
+            return type(value)(map(utf8_safe_tree, value))
         case _:
             return value
 

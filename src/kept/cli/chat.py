@@ -88,7 +88,7 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Loca
     stack.callback(lambda: runner.run(model.close()))
     stack.callback(lambda: runner.run(dispatcher.close()))
     ask = ask_at_terminal if sys.stdin.isatty() else None
-    return LocalConversation(dispatcher, sessions, memory.clock, name=session, ask=ask), runner
+    return LocalConversation(dispatcher, name=session, ask=ask), runner
 
 
 # a single message

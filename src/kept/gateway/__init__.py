@@ -4,8 +4,6 @@
 comes, it asks the ``dispatcher``, which routes it to a command (``forget_dialogue`` asks what to forget) or to the
 agent. The reply is split and delivered through a ``channel``.
 
-An inbox is a log of ``inbox_records``, which lead to messages and runs.
-
 ``scheduler`` puts schedules that are due, and the heartbeat, into the inbox. At the terminal and on a page, a
 `LocalConversation` of the ``dispatcher`` answers without an inbox.
 

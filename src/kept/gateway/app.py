@@ -1,8 +1,8 @@
 """Composition root: opens the objects that a configuration describes, for the command line, servers and channels.
 
 Also the command that starts `kept` on the same memory. `client_command` goes into the settings of another program: only
-what differs from the defaults, as arguments, since such a program passes little of its environment on. `child_command`
-is for a child process of this run: everything is given, settings of this run included.
+what differs from the defaults, as arguments, since such a program passes little of its environment on. A child process
+of this run gets its settings too, by `child_environment`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from kept.config.schema import RemoteSettings
 if TYPE_CHECKING:
     from kept.agent.tools.toolbox import Toolbox
     from kept.config.schema import ModelSettings
-    from kept.embedding.base import Embedder
     from kept.gateway.dispatcher import Dispatcher
     from kept.memory import Memory
     from kept.models.base import ChatModel
@@ -60,11 +59,17 @@ def list_providers(config: Config) -> list[ProviderInfo]:
 
 
 def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
-    from kept.embedding.registry import PROVIDERS, default_model
+    from kept.embedding.registry import PROVIDERS, default_model, make_embedder
     from kept.embedding.remote import RemoteEmbedder
 
+    # The model, endpoint and key in the settings are those of the configured provider only.
+    settings = config.memory_search
+    if name not in (settings.provider, "local"):
+        settings = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
+    if name == "local" and settings.provider not in ("auto", "local"):
+        settings = replace(settings, model=None)
     try:
-        embedder = open_embedder(config, name)
+        embedder = make_embedder(name, config, settings)
         if isinstance(embedder, RemoteEmbedder):
             embedder.check_reachable()
     except EmbeddingError as exc:
@@ -78,19 +83,6 @@ def _describe(config: Config, name: str, *, in_use: bool) -> ProviderInfo:
         dims=(identity.dims or None) if identity else None,
         note=PROVIDERS[name] or ("" if in_use else f"set memory_search.provider to {name}"),
     )
-
-
-def open_embedder(config: Config, name: str) -> Embedder | None:
-    """Return the embedder of that name. The model, endpoint and key in the settings apply to the configured provider
-    only."""
-    from kept.embedding.registry import make_embedder
-
-    settings = config.memory_search
-    if name not in (settings.provider, "local"):
-        settings = replace(settings, model=None, dimensions=None, remote=RemoteSettings())
-    if name == "local" and settings.provider not in ("auto", "local"):
-        settings = replace(settings, model=None)
-    return make_embedder(name, config, settings)
 
 
 def open_toolbox(loaded: LoadedConfig, *, project: str | None = None, person: str | None = None) -> Toolbox:
@@ -129,7 +121,9 @@ def open_model(loaded: LoadedConfig, *, clock: Clock | None = None) -> ChatModel
     from kept.models.registry import make_model
 
     config, settings = loaded.config, loaded.config.agent.model
-    server = KeptServer(child_command(loaded), child_environment(loaded))
+    # A program that uses Kept as a library may not have the script `kept`, so the child starts Python.
+    start = (sys.executable, "-c", "from kept.cli import main; main()")
+    server = KeptServer((*start, *client_command(loaded).args("mcp")), child_environment(loaded))
     ledger = open_model_ledger(config, clock or SystemClock())
 
     def open_one(chosen: ModelSettings) -> ChatModel:
@@ -174,20 +168,9 @@ def client_command(loaded: LoadedConfig) -> ServerCommand:
         options += ["--config", user_file]
     if loaded.origins.get("workspace") in ("environment", "flags"):
         options += ["--workspace", config.workspace]
-    return ServerCommand(_program(), tuple(options))
-
-
-def _program() -> str:
-    """Return the full path of the running program: a client started from a desktop has another PATH."""
+    # The full path: a client that is started from a desktop has another PATH.
     beside = os.path.join(os.path.dirname(sys.executable), "kept")
-    return beside if os.path.isfile(beside) else os.path.abspath(sys.argv[0])
-
-
-def child_command(loaded: LoadedConfig) -> tuple[str, ...]:
-    """Return the arguments that start `kept mcp` on the same files. A program that uses Kept as a library may not have
-    the script `kept`, so this starts Python."""
-    start = (sys.executable, "-c", "from kept.cli import main; main()")
-    return (*start, *client_command(loaded).args("mcp"))
+    return ServerCommand(beside if os.path.isfile(beside) else os.path.abspath(sys.argv[0]), tuple(options))
 
 
 def child_environment(loaded: LoadedConfig) -> dict[str, str]:

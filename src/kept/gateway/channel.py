@@ -28,7 +28,7 @@ from kept.base.remote_errors import (
 )
 from kept.base.values import frozen
 from kept.errors import KeptError
-from kept.gateway.inbox_records import AnswerRun
+from kept.gateway.inbox import AnswerRun
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 
 _MAX_QUESTION_PARTS = 4
@@ -195,7 +195,10 @@ def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list
 def _cut(line: str, limit: int, measure: Measure, *, at_words: bool) -> list[str]:
     pieces: list[str] = []
     while measure(line) > limit:
-        end = _longest_prefix(line, limit, measure)
+        end = limit
+        while end > 1 and (over := measure(line[:end]) - limit) > 0:
+            end -= (over + 1) // 2  # no character counts more than two
+        end = max(1, end)  # so that cutting always ends
         space = line.rfind(" ", 1, end + 1) if at_words else -1
         if space > 0 and line[:space].strip():
             pieces.append(line[:space])
@@ -204,14 +207,6 @@ def _cut(line: str, limit: int, measure: Measure, *, at_words: bool) -> list[str
             pieces.append(line[:end])
             line = line[end:]
     return [*pieces, line]
-
-
-def _longest_prefix(line: str, limit: int, measure: Measure) -> int:
-    """Return the number of characters that fit. At least one, so that cutting always ends."""
-    end = limit
-    while end > 1 and (over := measure(line[:end]) - limit) > 0:
-        end -= (over + 1) // 2  # no character counts more than two
-    return max(1, end)
 
 
 # what a person is told, and not told

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from kept.agent.events import AgentEvent, Notice, Reply, ReplyDelta, ToolEnded
+from kept.agent.events import AgentEvent, Notice, Reply, ToolEnded
 from kept.base.remote_errors import ConversationFull, QueueFull
+from kept.base.values import frozen
 from kept.config.gateway_settings import ResponderSettings
 from kept.gateway.channel import Channel
-from kept.gateway.dispatcher import find_command
-from kept.gateway.inbox_records import AcceptedMessage, AnswerRun
+from kept.gateway.dispatcher import Command, find_command
+from kept.gateway.inbox import AcceptedMessage, AnswerRun
+from kept.sessions.entries import HEARTBEAT
 from kept.sessions.session_key import SessionKey
+
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -108,11 +112,10 @@ class QueueLimits:
             raise QueueFull("The gateway is shutting down.")
         if self._by_key[key] >= self.max_per_conversation:
             raise ConversationFull("Too many messages of this conversation wait for an answer.")
-        if self.total >= self.max_total:
+        if self._by_key.total() >= self.max_total:
             raise QueueFull("Too many messages wait for an answer.")
 
-    @property
-    def total(self) -> int:
+    def count(self) -> int:
         return self._by_key.total()
 
     def reserve(self, key: str) -> None:
@@ -139,46 +142,61 @@ class QueueLimits:
 
 
 @dataclass
-class EventReplay:
+class EventReplay(Generic[T]):
     """Events of one answer. Every follower gets all of them, however late it comes."""
 
+    events: list[T] = field(default_factory=list)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    text: str = ""
-    """The answer so far."""
-    _events: list[AgentEvent] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set and replaced at every change, so that each follower waits for the change after the last one it saw."""
 
-    def add(self, event: AgentEvent) -> None:
-        self._events.append(event)
-        if isinstance(event, ReplyDelta):
-            self.text += event.text
+    def add(self, event: T) -> None:
+        self.events.append(event)
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def details(self, reply: Reply) -> dict[str, Any]:
-        """Return what clients are told about the answer besides its text."""
-        details = {
-            "notices": [event.text for event in self._events if isinstance(event, Notice)],
-            "tools": [event.name for event in self._events if isinstance(event, ToolEnded)],
-            "usage": {"inputTokens": reply.tokens_in, "outputTokens": reply.tokens_out},
-        }
-        return {**details, "context": reply.context} if reply.context else details
 
     def end(self) -> None:
         self.ended.set()
         self._changed.set()
 
-    async def follow(self, *, heartbeat_s: float | None = None) -> AsyncIterator[AgentEvent | None]:
+    async def follow(self, *, heartbeat_s: float | None = None) -> AsyncIterator[T | None]:
         """Yield all events from the first until the end, and None after ``heartbeat_s`` without one."""
         seen = 0
         while True:
-            while seen < len(self._events):
+            while seen < len(self.events):
                 seen += 1
-                yield self._events[seen - 1]
+                yield self.events[seen - 1]
             if self.ended.is_set():
                 return
             try:
                 await asyncio.wait_for(self._changed.wait(), heartbeat_s)
             except TimeoutError:
                 yield None
+
+
+@frozen
+class AnswerJob:
+    """A run that is to be answered."""
+
+    run: AnswerRun
+    messages: Sequence[AcceptedMessage]
+    command: Command | None
+    """Command that the only message gives."""
+    channel: Channel
+    replay: EventReplay[AgentEvent]
+    """Events of the run, for clients that follow its last message."""
+    slot: AnswerSlot
+
+    @property
+    def is_heartbeat(self) -> bool:
+        return all(message.metadata.get(HEARTBEAT) is True for message in self.messages)
+
+    def details(self, reply: Reply) -> dict[str, Any]:
+        """Return what clients are told about the answer besides its text."""
+        events = self.replay.events
+        details = {
+            "notices": [event.text for event in events if isinstance(event, Notice)],
+            "tools": [event.name for event in events if isinstance(event, ToolEnded)],
+            "usage": {"inputTokens": reply.tokens_in, "outputTokens": reply.tokens_out},
+        }
+        return {**details, "context": reply.context} if reply.context else details

@@ -11,28 +11,24 @@ import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
 
 from kept.agent.agent import Agent
-from kept.agent.events import NOBODY, AgentEvent, ApprovalAsked, CompactionResult, GroupLine, Inbound, Reply
-from kept.base.clock import Clock, new_id
+from kept.agent.events import NOBODY, AgentEvent, ApprovalAsked, GroupLine, Inbound, Reply
+from kept.base.clock import new_id
 from kept.base.grants import Act
 from kept.base.limits import clip
 from kept.base.records import Hit
 from kept.base.values import frozen
 from kept.errors import EmptyNote, KeptError, SessionNotFound, UsageError
 from kept.forgetting.forgetter import BlankInbox
-from kept.forgetting.plan import ForgetPlan
-from kept.gateway import forget_dialogue as forget
-from kept.gateway.inbox import Inbox
-from kept.gateway.inbox_records import AcceptedMessage
+from kept.gateway.forget_dialogue import answer_forget
+from kept.gateway.inbox import AcceptedMessage, Inbox
 from kept.memory import Memory
 from kept.notes.history.note_history import Author
 from kept.sessions.entries import CHANNEL, FORWARDED
 from kept.sessions.people import NO_OWNER
 from kept.sessions.record import SessionRecord
 from kept.sessions.session_key import SessionKey, parse_key
-from kept.sessions.store import SessionStore
 
 log = logging.getLogger(__name__)
 
@@ -59,8 +55,6 @@ HELP = """\
 /deny – do not allow it
 /stop – stop answering
 /help – this list"""
-_ANSWERS = {"yes": "all", "all": "all", "no": "none", "none": "none"}
-"""Answers to a proposal of /forget, as `ForgetPlan.choose` reads them."""
 APPROVAL = "approval"
 """Metadata of /approve and /deny: id of the question that was meant, if a page has sent it."""
 GREETING = "Hello! Write to me as you would to a person: I remember what we talk about. /help lists the commands."
@@ -87,7 +81,8 @@ class Command:
 class CommandCall:
     """Command in a conversation. ``message_id`` recognises one that was executed before a crash."""
 
-    command: Command
+    name: str
+    rest: str
     session_id: str
     message_id: str
 
@@ -132,7 +127,7 @@ class Commands:
             "new": self._new,
             "reset": self._new,
             "status": self._status,
-            "model": self._choose_model,
+            "model": lambda call: self._agent.models.choose(self._sessions, call.session_id, call.rest),
             "memory": self._search,
             "remember": self._write_note,
             "share": self._write_note,
@@ -140,23 +135,23 @@ class Commands:
             "approve": self._decide,
             "deny": self._decide,
         }
-        name = call.command.name
+        name = call.name
         try:
             if name == "compact":
-                focus = call.command.rest or None
-                return _describe_compaction(await self._agent.compact(call.session_id, instructions=focus))
+                result = await self._agent.compact(call.session_id, instructions=call.rest or None)
+                if not result.done:
+                    return f"Nothing was compacted: {result.reason}."
+                remark = " The summary was written without a model." if result.source == "extractive" else ""
+                return f"Compacted from {result.tokens_before:,} to {result.tokens_after:,} tokens.{remark}"
             if name in handlers:
                 return await asyncio.to_thread(handlers[name], call)
         except KeptError as exc:
-            return self._explain(exc)
+            if self._inbox is None or exc.http < 500:
+                return f"{exc.message} {exc.hint}".strip()
+            # In a chat, others may read along: errors that are not about the request may name a path or a setting.
+            log.warning("a command failed: %s %s", exc.message, exc.hint)
+            return "That did not work. The log of the gateway has the details."
         return _FIXED_REPLIES.get(name) or f"There is no command /{name}. /help lists all commands."
-
-    def _explain(self, error: KeptError) -> str:
-        """Return what the person is told. In a chat, errors that are not about the request name no path or setting."""
-        if self._inbox is None or error.http < 500:
-            return f"{error.message} {error.hint}".strip()
-        log.warning("a command failed: %s %s", error.message, error.hint)
-        return "That did not work. The log of the gateway has the details."
 
     def start_session(self, call: CommandCall) -> SessionRecord:
         """End the session and return the next one. Called again after a crash, return the one that was begun then."""
@@ -193,24 +188,21 @@ class Commands:
         ]
         return "\n".join(lines)
 
-    def _choose_model(self, call: CommandCall) -> str:
-        return self._agent.models.choose(self._sessions, call.session_id, call.command.rest)
-
     def _search(self, call: CommandCall) -> str:
-        if not call.command.rest:
+        if not call.rest:
             return "Say what to search for: /memory QUERY."
-        results = self._memory_of(call.session_id).search(call.command.rest, max_results=_MAX_HITS)
+        results = self._memory_of(call.session_id).search(call.rest, max_results=_MAX_HITS)
         hits = [_describe_hit(number, hit) for number, hit in enumerate(results.hits, 1)]
         return "\n\n".join([*(hits or ["The memory has nothing about that."]), *results.degraded])
 
     def _write_note(self, call: CommandCall) -> str:
         """Add a text to the long-term memory, unless that has the line: it may have been written before a crash."""
-        memory = self._memory if call.command.name == "share" else self._memory_of(call.session_id)
-        author = Author(memory.config.agent_id, call.session_id, f"/{call.command.name}", person="chat")
+        memory = self._memory if call.name == "share" else self._memory_of(call.session_id)
+        author = Author(memory.config.agent_id, call.session_id, f"/{call.name}", person="chat")
         try:
-            written = memory.add(call.command.rest, to="memory", author=author)
+            written = memory.add(call.rest, to="memory", author=author)
         except EmptyNote:
-            return f"Say what to {call.command.name}: /{call.command.name} TEXT."
+            return f"Say what to {call.name}: /{call.name} TEXT."
         if not written.is_new:
             return "That is in long-term memory already."
         return f"Kept in {written.citation}.{self._owner_remark(memory)}"
@@ -221,37 +213,8 @@ class Commands:
         return f" {NO_OWNER}" if is_open else ""
 
     def _forget(self, call: CommandCall) -> str:
-        query = call.command.rest
-        if not query:
-            return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
-        proposal = forget.find_proposal(self._sessions, call.session_id)
-        if query.lower() in _ANSWERS or (proposal and forget.is_choice(query, proposal)):
-            return self._answer_proposal(call.session_id, proposal, _ANSWERS.get(query.lower(), query))
-        plan = forget.plan_in_chat(self._memory_of(call.session_id), query)
-        return self._propose(call.session_id, query, plan)
-
-    def _propose(self, session_id: str, query: str, plan: ForgetPlan) -> str:
-        if plan.options:
-            forget.save_proposal(self._sessions, session_id, query, plan)
-        return forget.describe_plan(plan)
-
-    def _answer_proposal(self, session_id: str, proposal: dict[str, Any] | None, answer: str) -> str:
-        if proposal is None:
-            return "There is nothing to confirm. Start with /forget QUERY."
-        if answer == "none":
-            forget.drop_proposal(self._sessions, session_id)
-            return "Nothing was forgotten."
-        memory = self._memory_of(session_id)
-        plan = forget.plan_in_chat(memory, proposal["query"])
-        if plan.token != proposal["token"]:
-            proposed = self._propose(session_id, proposal["query"], plan)
-            return f"It has changed since then, and nothing was forgotten.\n\n{proposed}"
-        if answer == "all" and not plan.places:
-            return f"Nothing was forgotten: name the numbers.\n\n{forget.describe_plan(plan)}"
-        forget.drop_proposal(self._sessions, session_id)
-        chosen = plan.choose(answer)
-        receipt = memory.forgetting.apply(chosen, inbox=self._inbox)
-        return forget.describe_receipt(receipt, len(chosen.places), is_private=memory.viewer is not None)
+        memory = self._memory_of(call.session_id)
+        return answer_forget(memory, self._sessions, call.session_id, call.rest, inbox=self._inbox)
 
     def decide_now(self, call: CommandCall, *, by: str, approval_id: str | None = None) -> None:
         """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer.
@@ -263,7 +226,7 @@ class Commands:
             for asked in self._agent.approvals.waiting(call.session_id)
             if approval_id is None or asked.id == approval_id
         ]
-        allow = call.command.name == "approve"
+        allow = call.name == "approve"
         if waiting and self._agent.approvals.decide(waiting[0].id, allow=allow, by=by):
             self._decided[call.message_id] = f"{waiting[0].tool}: {'allowed' if allow else 'not allowed'}."
 
@@ -279,13 +242,6 @@ def _describe_hit(number: int, hit: Hit) -> str:
     )
 
 
-def _describe_compaction(result: CompactionResult) -> str:
-    if not result.done:
-        return f"Nothing was compacted: {result.reason}."
-    remark = " The summary was written without a model." if result.source == "extractive" else ""
-    return f"Compacted from {result.tokens_before:,} to {result.tokens_after:,} tokens.{remark}"
-
-
 # routing
 
 
@@ -296,7 +252,7 @@ class Dispatcher:
         self.agent = agent
         self.sessions = agent.services.sessions
         self.commands = Commands(agent)
-        self._memory = agent.services.memory
+        self.memory = agent.services.memory
         self._unindexed = 0
         self._indexing: asyncio.Task[None] | None = None
         self._ended: set[str] = set()
@@ -349,14 +305,14 @@ class Dispatcher:
         """
         if command is None:
             return self.agent.respond(session_id, messages, group=group)
-        call = CommandCall(command, session_id, messages[0].id)
+        call = CommandCall(command.name, command.rest, session_id, messages[0].id)
         if command.name in ("new", "reset") and command.rest:
             return self._answer_in_new_session(call, messages[0], group)
         return self._run_command(call)
 
     async def _run_command(self, call: CommandCall) -> AsyncGenerator[AgentEvent, None]:
         yield Reply(await self.commands.run(call), "")
-        if call.command.name in ("new", "reset"):
+        if call.name in ("new", "reset"):
             self.flush_ended(call.session_id)
 
     async def _answer_in_new_session(
@@ -365,7 +321,7 @@ class Dispatcher:
         """Answer the text after /new in the session that it begins."""
         session = await asyncio.to_thread(self.commands.start_session, call)
         self.flush_ended(call.session_id)
-        text = replace(message, text=call.command.rest)
+        text = replace(message, text=call.rest)
         async with aclosing(self.agent.respond(session.id, [text], group=group)) as events:
             async for event in events:
                 yield event
@@ -374,14 +330,14 @@ class Dispatcher:
     def index_later(self, messages: int) -> None:
         """Count messages that were added to a transcript, and index every few, so that no search has many to index."""
         self._unindexed += messages
-        every = self._memory.config.gateway.auto_responder.memory_index_interval_messages
+        every = self.memory.config.gateway.auto_responder.memory_index_interval_messages
         if self._unindexed >= every and (self._indexing is None or self._indexing.done()):
             self._unindexed = 0
             self._indexing = asyncio.create_task(self._index())
 
     async def _index(self) -> None:
         try:
-            await asyncio.to_thread(self._memory.sync)
+            await asyncio.to_thread(self.memory.sync)
         except KeptError as exc:
             log.warning("the index could not be brought up to date (%s)", exc.code)
 
@@ -404,21 +360,32 @@ class LocalConversation:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        sessions: SessionStore,
-        clock: Clock,
         *,
-        name: str | None,
+        name: str | None = None,
         ask: Callable[[ApprovalAsked], Awaitable[bool | None]] | None = None,
     ) -> None:
-        """``ask`` returns whether the person allows a tool call, or None if that is decided elsewhere. Without it,
-        nobody can be asked."""
-        self._dispatcher = dispatcher
+        """``name`` is a full key, the id of a session, or a name that is used at this machine only. ``ask`` returns
+        whether the person allows a tool call, or None if that is decided elsewhere. Without it, nobody can be asked."""
+        self.dispatcher = dispatcher
         self._ask = ask
-        self._clock = clock
-        self._key, self._pinned = find_conversation(sessions, name or DEFAULT_CONVERSATION)
-        self._sessions = sessions
+        self._sessions = dispatcher.sessions
+        self._pinned: str | None = None
+        """Id of the session, if it was named."""
+        self._key = self._find_key(name or DEFAULT_CONVERSATION)
         self._last: tuple[str, str] | None = None
         """Session and id of the last message."""
+
+    def _find_key(self, name: str) -> SessionKey:
+        if ":" in name:
+            return parse_key(name, agent_id=self._sessions.agent_id)
+        record = self._sessions.find_by_id(name)
+        if record is None or not record.key:
+            return self._sessions.key(TERMINAL, name)
+        if record.ended is not None:
+            hint = f"It continues in {record.successor}." if record.successor else "Omit --session to start a new one."
+            raise UsageError(f"Session {record.id} has ended.", hint=hint)
+        self._pinned = record.id
+        return SessionKey.parse_full(record.key)
 
     async def session_id(self) -> str:
         if self._pinned is not None:
@@ -426,16 +393,16 @@ class LocalConversation:
             if record.ended is None:
                 return record.id
             self._pinned = None
-        return await self._dispatcher.current_session_id(self._key)
+        return await self.dispatcher.current_session_id(self._key)
 
     async def answer(self, text: str, show: Callable[[AgentEvent], None]) -> Reply | None:
         """Answer a message, and return the reply. Every event goes to ``show`` as it comes."""
-        message = Inbound(new_id(), text, timestamp=self._clock.now(), metadata={CHANNEL: TERMINAL})
+        message = Inbound(new_id(), text, timestamp=self.dispatcher.memory.clock.now(), metadata={CHANNEL: TERMINAL})
         command = find_command(message)
         session_id = await self.session_id()
         self._last = (session_id, message.id)
         reply: Reply | None = None
-        answer = self._dispatcher.answer(session_id, [message], command=command)
+        answer = self.dispatcher.answer(session_id, [message], command=command)
         async with aclosing(answer) as events:
             async for event in events:
                 show(event)
@@ -443,38 +410,17 @@ class LocalConversation:
                     await self._decide(event)
                 reply = event if isinstance(event, Reply) else reply
         if command is None:
-            self._dispatcher.index_later(2)
+            self.dispatcher.index_later(2)
         return reply
 
     async def _decide(self, asked: ApprovalAsked) -> None:
         allow = self._ask is not None and await self._ask(asked)
         if allow is None:
             return
-        self._dispatcher.agent.approvals.decide(asked.id, allow=allow, by=TERMINAL if self._ask else NOBODY)
+        self.dispatcher.agent.approvals.decide(asked.id, allow=allow, by=TERMINAL if self._ask else NOBODY)
 
     async def stop(self) -> None:
         """Record that the last message is no longer to be answered."""
         if self._last is not None:
             session_id, message_id = self._last
-            await self._dispatcher.agent.stop(session_id, [message_id])
-
-
-def find_conversation(sessions: SessionStore, name: str) -> tuple[SessionKey, str | None]:
-    """Return the key of a conversation, and the id of its session if ``name`` is one.
-
-    Otherwise ``name`` is a full key, or a name that is used at this machine only.
-    """
-    if ":" in name:
-        return parse_key(name, agent_id=sessions.agent_id), None
-    try:
-        record = sessions.get(name)
-    except SessionNotFound:
-        return sessions.key(TERMINAL, name), None
-    if record.id != name or not record.key:
-        return sessions.key(TERMINAL, name), None
-    if record.ended is not None:
-        raise UsageError(
-            f"Session {record.id} has ended.",
-            hint=f"It continues in {record.successor}." if record.successor else "Omit --session to start a new one.",
-        )
-    return SessionKey.parse_full(record.key), record.id
+            await self.dispatcher.agent.stop(session_id, [message_id])

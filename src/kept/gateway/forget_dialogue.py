@@ -12,8 +12,9 @@ from typing import Any
 from kept.base.limits import clip
 from kept.base.wording import plural
 from kept.errors import ForgetTooMuch
+from kept.forgetting.forgetter import BlankInbox
 from kept.forgetting.places import FORGET_STATE
-from kept.forgetting.plan import ForgetPlan, Place
+from kept.forgetting.plan import ForgetPlan
 from kept.forgetting.receipt import ForgetReceipt
 from kept.memory import Memory
 from kept.sessions.entries import StateEntry
@@ -22,6 +23,8 @@ from kept.sessions.store import SessionStore
 SHOWN_PLACES = 20
 _PROPOSAL_LIFETIME = dt.timedelta(hours=1)
 _SHOWN_CHARS = 500
+_ANSWERS = {"yes": "all", "all": "all", "no": "none", "none": "none"}
+"""Answers to a proposal, as `ForgetPlan.choose` reads them."""
 _NARROWER = "Name it more exactly, or use 'kept forget --all' on the machine itself."
 
 
@@ -34,13 +37,46 @@ def plan_in_chat(memory: Memory, query: str) -> ForgetPlan:
         raise ForgetTooMuch(exc.message, hint=_NARROWER) from None
 
 
-def save_proposal(sessions: SessionStore, session_id: str, query: str, plan: ForgetPlan) -> None:
-    asked = {"asked": sessions.clock.now().isoformat(), "query": query}
-    value = {**asked, "token": plan.token, "count": len(plan.options)}
-    sessions.append(session_id, StateEntry(FORGET_STATE, value))
+def answer_forget(
+    memory: Memory, sessions: SessionStore, session_id: str, query: str, *, inbox: BlankInbox | None
+) -> str:
+    """Return the reply to /forget: the places of something, or what became of a choice among those that were shown."""
+    if not query:
+        return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
+    proposal = _find_proposal(sessions, session_id)
+    answer = _ANSWERS.get(query.lower(), "")
+    if not answer and proposal is not None:
+        numbers = query.replace(",", " ").split()
+        shown = range(1, int(proposal["count"]) + 1)
+        answer = query if all(number.isdecimal() and int(number) in shown for number in numbers) else ""
+    if not answer:
+        return _propose(sessions, session_id, query, plan_in_chat(memory, query))
+    if proposal is None:
+        return "There is nothing to confirm. Start with /forget QUERY."
+    if answer == "none":
+        sessions.append(session_id, StateEntry(FORGET_STATE, None))
+        return "Nothing was forgotten."
+    plan = plan_in_chat(memory, proposal["query"])
+    if plan.token != proposal["token"]:
+        proposed = _propose(sessions, session_id, proposal["query"], plan)
+        return f"It has changed since then, and nothing was forgotten.\n\n{proposed}"
+    if answer == "all" and not plan.places:
+        return f"Nothing was forgotten: name the numbers.\n\n{describe_plan(plan)}"
+    sessions.append(session_id, StateEntry(FORGET_STATE, None))
+    chosen = plan.choose(answer)
+    receipt = memory.forgetting.apply(chosen, inbox=inbox)
+    return describe_receipt(receipt, len(chosen.places), is_private=memory.viewer is not None)
 
 
-def find_proposal(sessions: SessionStore, session_id: str) -> dict[str, Any] | None:
+def _propose(sessions: SessionStore, session_id: str, query: str, plan: ForgetPlan) -> str:
+    if plan.options:
+        asked = {"asked": sessions.clock.now().isoformat(), "query": query}
+        value = {**asked, "token": plan.token, "count": len(plan.options)}
+        sessions.append(session_id, StateEntry(FORGET_STATE, value))
+    return describe_plan(plan)
+
+
+def _find_proposal(sessions: SessionStore, session_id: str) -> dict[str, Any] | None:
     """Return the proposal of the last hour that was neither confirmed nor declined."""
     value: Any = sessions.get(session_id).state.get(FORGET_STATE)
     try:
@@ -51,44 +87,28 @@ def find_proposal(sessions: SessionStore, session_id: str) -> dict[str, Any] | N
         return None  # no proposal, or a damaged one
 
 
-def is_choice(answer: str, proposal: dict[str, Any]) -> bool:
-    """Return whether a text is numbers of places that were shown."""
-    numbers = answer.replace(",", " ").split()
-    return all(number.isdecimal() and 0 < int(number) <= int(proposal["count"]) for number in numbers)
-
-
-def drop_proposal(sessions: SessionStore, session_id: str) -> None:
-    sessions.append(session_id, StateEntry(FORGET_STATE, None))
-
-
 # texts
 
 
 def describe_plan(plan: ForgetPlan) -> str:
+    paths = ", ".join(plan.unreachable)
+    remarks = [f"These are not changed. Edit or delete them yourself: {paths}."] if paths else []
     if not plan.options:
-        return "\n\n".join(["No note and no conversation says that.", *_remarks(plan)])
+        return "\n\n".join(["No note and no conversation says that.", *remarks])
     if plan.places:
         lead, end = "This would go:", "/forget yes removes it, /forget 1 3 only these; /forget no keeps it."
     else:
         lead, end = "Nothing says exactly that. Do you mean one of these?", "/forget 1 removes it; /forget no keeps it."
     if plan.places and plan.candidates:
         lead = f"These would go. The last {len(plan.candidates):,} may be meant too, and go only by their number:"
-    places = [f"{number}. {_describe_place(place)}" for number, place in enumerate(plan.options[:SHOWN_PLACES], 1)]
+    places = []
+    for number, place in enumerate(plan.options[:SHOWN_PLACES], 1):
+        whole = f" (the whole {place.kind})" if place.whole else ""
+        new = f"\n→ {clip(place.new, _SHOWN_CHARS)}" if place.new else ""
+        places.append(f"{number}. {place.citation}{whole}\n{clip(place.text, _SHOWN_CHARS)}{new}")
     if len(plan.options) > SHOWN_PLACES:
         places.append(f"and {len(plan.options) - SHOWN_PLACES} more places.")
-    return "\n\n".join([lead, *places, end, *_remarks(plan)])
-
-
-def _describe_place(place: Place) -> str:
-    whole = f" (the whole {place.kind})" if place.whole else ""
-    new = f"\n→ {clip(place.new, _SHOWN_CHARS)}" if place.new else ""
-    return f"{place.citation}{whole}\n{clip(place.text, _SHOWN_CHARS)}{new}"
-
-
-def _remarks(plan: ForgetPlan) -> list[str]:
-    if not plan.unreachable:
-        return []
-    return [f"These are not changed. Edit or delete them yourself: {', '.join(plan.unreachable)}."]
+    return "\n\n".join([lead, *places, end, *remarks])
 
 
 def describe_receipt(receipt: ForgetReceipt, count: int, *, is_private: bool = False) -> str:

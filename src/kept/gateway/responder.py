@@ -18,9 +18,19 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, TypeVar
 
-from kept.agent.events import NOBODY, AgentEvent, ApprovalAsked, ApprovalDecided, GroupLine, Inbound, Reply
-from kept.base.remote_errors import MessageNotFound
-from kept.base.values import frozen
+from kept.agent.events import (
+    NOBODY,
+    AgentEvent,
+    ApprovalAsked,
+    ApprovalDecided,
+    GroupLine,
+    Inbound,
+    Reply,
+    ReplyDelta,
+)
+from kept.base.clock import Backoff
+from kept.base.limits import utf8_safe
+from kept.base.remote_errors import MessageConflict, MessageNotFound
 from kept.config.gateway_settings import ResponderSettings
 from kept.errors import KeptError, WriteFailed
 from kept.gateway.channel import (
@@ -33,11 +43,9 @@ from kept.gateway.channel import (
     explain_failure,
     quiet_heartbeat,
 )
-from kept.gateway.conversation_queue import AnswerSlot, ConversationQueue, EventReplay, QueueLimits
-from kept.gateway.dispatcher import APPROVAL, Command, CommandCall, Dispatcher, find_command
-from kept.gateway.inbox import Inbox
-from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, Name, check_same
-from kept.sessions.entries import HEARTBEAT
+from kept.gateway.conversation_queue import AnswerJob, AnswerSlot, ConversationQueue, EventReplay, QueueLimits
+from kept.gateway.dispatcher import APPROVAL, CommandCall, Dispatcher, find_command
+from kept.gateway.inbox import AcceptedMessage, AnswerRun, Inbox, Name
 from kept.sessions.session_key import SessionKey
 
 _MAX_GROUPS = 1_000
@@ -45,24 +53,6 @@ _MAX_GROUPS = 1_000
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-
-@frozen
-class AnswerJob:
-    """A run that is to be answered."""
-
-    run: AnswerRun
-    messages: Sequence[AcceptedMessage]
-    command: Command | None
-    """Command that the only message gives."""
-    channel: Channel
-    replay: EventReplay
-    """Events of the run, for clients that follow its last message."""
-    slot: AnswerSlot
-
-    @property
-    def is_heartbeat(self) -> bool:
-        return all(message.metadata.get(HEARTBEAT) is True for message in self.messages)
 
 
 class Responder:
@@ -82,9 +72,10 @@ class Responder:
         self.inbox = inbox
         self.limits = QueueLimits(settings)
         self.approvals = dispatcher.agent.approvals
+        self.sessions = dispatcher.sessions
+        self.channels = channels
         self._dispatcher = dispatcher
         dispatcher.commands.use_inbox(inbox, self.status_lines)
-        self._channels = channels
         self._timing = timing or ResponderTiming()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kept-inbox")
         """Changes the inbox, one change after another."""
@@ -95,7 +86,7 @@ class Responder:
         self._queues: dict[str, ConversationQueue] = {}
         self._workers: dict[str, asyncio.Task[None]] = {}
         """Task that works on each queue. Both are dropped when the queue is empty."""
-        self._replays: dict[Name, EventReplay] = {}
+        self._replays: dict[Name, EventReplay[AgentEvent]] = {}
         """Events of every message that waits for its answer."""
         self._arriving: dict[Name, asyncio.Future[AcceptedMessage]] = {}
         """Messages that are being written to the inbox."""
@@ -112,25 +103,20 @@ class Responder:
         answered it already, and recognises it by its messages. Interrupted runs therefore come before waiting
         messages, and these are not debounced: their pause is long over.
         """
-        for run in self.inbox.unfinished():
-            if self.is_served(run.key):
-                for message in self.inbox.messages_of(run):
-                    self._expect(message)
-                self._queue(run.key, SessionKey.parse_full(run.key)).interrupted.append(run)
-        for message in self.inbox.waiting():
-            if self.is_served(message.key):
-                self._expect(message)
-                self._enqueue(message, SessionKey.parse_full(message.key))
+        interrupted = ((self.inbox.messages_of(run), run) for run in self.inbox.unfinished())
+        for messages, run in (*interrupted, *(([message], None) for message in self.inbox.waiting())):
+            chat = SessionKey.parse_full(messages[0].key)
+            if channel_name(chat) not in self.channels:
+                continue
+            for message in messages:
+                self.limits.reserve(message.key)
+                self._replays[message.channel, message.id] = EventReplay()
+            if run is not None:
+                self._queue(run.key, chat).interrupted.append(run)
+            else:
+                self._enqueue(messages[0], chat)
         for queue in self._queues.values():
             queue.hurry()
-
-    def is_served(self, key: str) -> bool:
-        """Return whether this process answers on the channel of a conversation."""
-        return channel_name(SessionKey.parse_full(key)) in self._channels
-
-    def _expect(self, message: AcceptedMessage) -> None:
-        self.limits.reserve(message.key)
-        self._replays[message.channel, message.id] = EventReplay()
 
     async def drain(self, timeout_s: float, *, at_once: asyncio.Event | None = None) -> bool:
         """Accept no more messages, and finish the accepted ones until the timeout or until ``at_once`` is set.
@@ -172,10 +158,13 @@ class Responder:
         arriving = self._arriving.get(name)
         known = self.inbox.find(*name) if arriving is None else await asyncio.shield(arriving)
         if known is not None:
-            return check_same(known, conversation, message.text)
+            is_same = known.text in (utf8_safe(message.text), "")  # a text that was forgotten is empty
+            if known.key != conversation or not is_same:
+                raise MessageConflict(f"Another message has the id '{known.id}' already.")
+            return known
         self.limits.check(conversation)
         self.limits.reserve(conversation)
-        arriving = self._arriving[name] = self._write(partial(self.inbox.receive, key, message))
+        arriving = self._arriving[name] = self._write(self.inbox.receive, key, message)
         arriving.add_done_callback(partial(self._arrived, name, key))
         return await asyncio.shield(arriving)
 
@@ -196,7 +185,7 @@ class Responder:
         if command is not None and command.name == "stop":
             self._stop_before(queue, message)
         elif command is not None and command.name in ("approve", "deny") and queue.current is not None:
-            call = CommandCall(command, queue.current.session_id, message.id)
+            call = CommandCall(command.name, command.rest, queue.current.session_id, message.id)
             approval_id = message.metadata.get(APPROVAL)
             by = f"{message.channel}:{message.sender or ''}"
             self._dispatcher.commands.decide_now(call, by=by, approval_id=approval_id)
@@ -227,7 +216,7 @@ class Responder:
         """
         replay = self._replays.get((channel, message_id))
         if replay is None:
-            replay = EventReplay()
+            replay = EventReplay[AgentEvent]()
             replay.end()
         return replay.follow(heartbeat_s=heartbeat_s)
 
@@ -239,16 +228,17 @@ class Responder:
         return self.get(channel, message_id)
 
     def status_lines(self) -> list[str]:
-        lines = [f"Waiting for an answer: {self.limits.total} of at most {self.limits.max_total} messages."]
+        lines = [f"Waiting for an answer: {self.limits.count()} of at most {self.limits.max_total} messages."]
         unconfirmed = len(self.inbox.unconfirmed_runs())
         if unconfirmed:
             lines.append(f"Replies that may not have arrived, and are not sent again: {unconfirmed}.")
         return lines
 
-    def find_chat(self, session_id: str) -> SessionKey | None:
-        """Return the key of the chat whose messages are being answered in a session, or None."""
-        runs = (queue.current for queue in self._queues.values() if queue.current is not None)
-        return next((SessionKey.parse_full(run.key) for run in runs if run.session_id == session_id), None)
+    def find_chat(self, approval_id: str) -> SessionKey | None:
+        """Return the key of the chat in which a call of a tool waits for a person, or None."""
+        sessions = [asked.session_id for asked in self.approvals.waiting() if asked.id == approval_id]
+        queues = (queue for queue in self._queues.values() if queue.current and queue.current.session_id in sessions)
+        return next((queue.chat for queue in queues), None)
 
     # cancelling
 
@@ -264,7 +254,7 @@ class Responder:
             queue.answering.cancel()
 
     async def _drop(self, messages: Sequence[AcceptedMessage]) -> None:
-        run = await self._write_until_done(partial(self.inbox.begin, messages, ""))
+        run = await self._until_done(partial(self._write, self.inbox.begin, messages, ""))
         await self._change(run, cancelled=True)
         self._end_replays(messages)
         self.limits.release(run.key, len(messages))
@@ -275,7 +265,7 @@ class Responder:
         """Return the queue of a conversation. The worker of a new queue starts when the caller awaits or returns."""
         queue = self._queues.get(key)
         if queue is None:
-            queue = ConversationQueue(key, chat, self._channels[channel_name(chat)])
+            queue = ConversationQueue(key, chat, self.channels[channel_name(chat)])
             self._queues[key] = queue
             self._workers[key] = asyncio.create_task(self._work_on(queue))
         return queue
@@ -297,7 +287,8 @@ class Responder:
                 messages = self.inbox.messages_of(run)
                 self._end_replays(messages)
                 try:
-                    await deliver(run, queue.channel, messages[-1].metadata, self._change, self._timing)
+                    if queue.channel.pushes:
+                        await deliver(run, queue.channel, messages[-1].metadata, self._change, self._timing)
                 finally:
                     self.limits.release(run.key, len(messages))
         except Exception:
@@ -348,17 +339,16 @@ class Responder:
             if run.parts is None:
                 run = await self._change(run, attempts=run.attempts + 1)
         else:
-            session_id = await self._until_done(
-                lambda: self._dispatcher.current_session_id(queue.chat), KeptError, "a session cannot be opened"
-            )
+            find_session = partial(self._dispatcher.current_session_id, queue.chat)
+            session_id = await self._until_done(find_session, KeptError, "a session cannot be opened")
             messages = queue.take()
-            run = await self._write_until_done(partial(self.inbox.begin, messages, session_id))
+            run = await self._until_done(partial(self._write, self.inbox.begin, messages, session_id))
         command = find_command(messages[0]) if len(messages) == 1 else None
         replay = self._replays.setdefault((run.channel, messages[-1].id), EventReplay())
         return AnswerJob(run, messages, command, queue.channel, replay, slot)
 
     async def _change(self, run: AnswerRun, **fields: Any) -> AnswerRun:
-        return await self._write_until_done(partial(self.inbox.change, run, **fields))
+        return await self._until_done(partial(self._write, self.inbox.change, run, **fields))
 
     def _end_replays(self, messages: Iterable[AcceptedMessage]) -> None:
         """Release the followers of messages."""
@@ -369,24 +359,26 @@ class Responder:
 
     # writing to the inbox
 
-    def _write(self, change: Callable[[], T]) -> asyncio.Future[T]:
-        """Start a change. To keep it going when the caller is cancelled, await it through `asyncio.shield`."""
-        future = asyncio.get_running_loop().run_in_executor(self._thread, change)
+    def _write(self, change: Callable[..., T], *args: Any, **fields: Any) -> asyncio.Future[T]:
+        """Start a change. It goes on when the caller is cancelled."""
+        future = asyncio.get_running_loop().run_in_executor(self._thread, partial(change, *args, **fields))
         # It may fail when its caller is gone.
         future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        return future
+        return asyncio.shield(future)
 
-    async def _write_until_done(self, change: Callable[[], T]) -> T:
-        """Make a change that has to be on disk before the next step. Retry for as long as the disk is full."""
-        write = lambda: asyncio.shield(self._write(change))  # noqa: E731
-        return await self._until_done(write, WriteFailed, "the inbox cannot be written")
-
-    async def _until_done(self, act: Callable[[], Awaitable[T]], kind: type[KeptError], problem: str) -> T:
-        backoff = self._timing.backoff()
+    async def _until_done(
+        self,
+        act: Callable[[], Awaitable[T]],
+        kind: type[KeptError] = WriteFailed,
+        problem: str = "the inbox cannot be written",
+    ) -> T:
+        """Do what has to be on disk before the next step. Retry for as long as the disk is full."""
+        backoff: Backoff | None = None
         while True:
             try:
                 return await act()
             except kind as exc:
+                backoff = backoff or self._timing.backoff()
                 log.error("%s; trying again (%s)", problem, exc.message)
                 await asyncio.sleep(backoff.next_s())
 
@@ -428,11 +420,8 @@ class Responder:
         if len(parts) > MAX_PARTS:
             parts = [*parts[: MAX_PARTS - 1], TOO_LONG]
         entry_id = reply.entry_id or None
-        return await self._write_until_done(
-            lambda: self.inbox.answer(
-                job.run, parts, push=channel.pushes, entry_id=entry_id, error=error, details=job.replay.details(reply)
-            )
-        )
+        fields = {"push": channel.pushes, "entry_id": entry_id, "error": error, "details": job.details(reply)}
+        return await self._change(job.run, parts=tuple(parts), **fields)
 
     async def _consume(self, job: AnswerJob, reply: asyncio.Future[Reply]) -> None:
         """Publish the events of an answer, and set ``reply`` to the reply or the error."""
@@ -476,5 +465,6 @@ class Responder:
     async def _show_progress(self, job: AnswerJob) -> None:
         to, is_quiet = job.messages[-1].metadata, job.is_heartbeat
         while True:
-            await job.channel.show_progress(to, "" if is_quiet else job.replay.text)
+            written = "".join(event.text for event in job.replay.events if isinstance(event, ReplyDelta))
+            await job.channel.show_progress(to, "" if is_quiet else written)
             await asyncio.sleep(self._timing.progress_s)

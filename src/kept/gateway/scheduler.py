@@ -13,13 +13,12 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from kept.agent.events import Inbound
 from kept.base.clock import Clock, utc_now
 from kept.config import Config
 from kept.errors import KeptError, LockMissing, ScheduleInvalid, WriteFailed
-from kept.gateway.channel import Channel, channel_name
+from kept.gateway.channel import channel_name
 from kept.gateway.responder import Responder
 from kept.sessions.entries import HEARTBEAT
 from kept.sessions.people import THREAD, thread_id
@@ -74,13 +73,6 @@ def has_entries(checklist: str) -> bool:
     return bool(_NO_ENTRY.sub("", checklist).strip())
 
 
-def _heartbeat_key(target: SessionKey) -> SessionKey:
-    """Return the conversation of heartbeats: one of its own with a person, so that it does not fill theirs."""
-    if target.channel == OWN_CHANNEL or target.chat_type != DEFAULT_CHAT_TYPE:
-        return target
-    return replace(target, chat_type=THREAD, user_id=thread_id(target.user_id, _HEARTBEAT_NAME))
-
-
 class Scheduler:
     """Runs schedules and heartbeats of one agent, in the process that answers its messages."""
 
@@ -88,7 +80,6 @@ class Scheduler:
         self,
         responder: Responder,
         config: Config,
-        channels: Mapping[str, Channel],
         *,
         clock: Clock,
         read_checklist: Callable[[], str],
@@ -96,7 +87,6 @@ class Scheduler:
         self.book = open_schedules(config)
         self._responder = responder
         self._config = config
-        self._channels = channels
         self._clock = clock
         self._read_checklist = read_checklist
         settings = config.agent.heartbeat
@@ -141,15 +131,23 @@ class Scheduler:
         except ScheduleInvalid as exc:
             problem = exc.message
             log.warning("schedules: %s was not run: %s", schedule.id, problem)
-        await self._change(partial(_with_run, run=run, problem=problem))
+
+        def record_run(book: ScheduleBook) -> ScheduleBook:
+            known = [each for each in book.schedules if each.id == schedule.id]  # none if it was removed meanwhile
+            return book.with_schedule(replace(known[0], last_due=run.due, problem=problem)) if known else book
+
+        await self._change(record_run)
 
     async def _beat(self, due: dt.datetime) -> None:
         checklist = await asyncio.to_thread(self._read_checklist)
         if has_entries(checklist):
-            target = self._heartbeat_target()
-            metadata = {**self._address(target), HEARTBEAT: True}
+            key = self._heartbeat_target()
+            metadata = {**self._address(key), HEARTBEAT: True}
             message = Inbound(f"heartbeat-{due:%Y%m%dT%H%M%SZ}", _HEARTBEAT_TEXT, timestamp=due, metadata=metadata)
-            await self._responder.accept(_heartbeat_key(target), message)
+            if key.channel != OWN_CHANNEL and key.chat_type == DEFAULT_CHAT_TYPE:
+                # A conversation of its own with the person, so that heartbeats do not fill theirs.
+                key = replace(key, chat_type=THREAD, user_id=thread_id(key.user_id, _HEARTBEAT_NAME))
+            await self._responder.accept(key, message)
         await self._change(lambda book: replace(book, heartbeat=due))
 
     def _heartbeat_target(self) -> SessionKey:
@@ -157,7 +155,7 @@ class Scheduler:
         return target_key(to, self._config.agent_id, own_id=_HEARTBEAT_NAME)
 
     def _address(self, key: SessionKey) -> Mapping[str, object]:
-        channel = self._channels.get(channel_name(key))
+        channel = self._responder.channels.get(channel_name(key))
         if channel is None:
             raise ScheduleInvalid(f"The gateway serves no channel '{key.channel}'.")
         return channel.address(key.user_id)
@@ -168,10 +166,3 @@ class Scheduler:
             await asyncio.to_thread(self.book.change, change)
         except (WriteFailed, LockMissing) as exc:
             log.warning("schedules: %s", exc.message)
-
-
-def _with_run(book: ScheduleBook, *, run: DueRun, problem: str) -> ScheduleBook:
-    known = [schedule for schedule in book.schedules if schedule.id == run.schedule.id]
-    if not known:  # removed meanwhile
-        return book
-    return book.with_schedule(replace(known[0], last_due=run.due, problem=problem))

@@ -64,14 +64,13 @@ def examine(memory: Memory) -> list[Check]:
         try:
             checks.extend(examination(memory))
         except KeptError as exc:
-            checks.append(_failed(examination.__name__.strip("_"), exc))
+            check = Check(examination.__name__.strip("_"), False, exc.message, exc.hint)
+            if isinstance(exc, StoreDamaged):
+                check = replace(check, remedy=_REBUILD)
+            elif isinstance(exc, StoreError):  # full, read-only or busy: no repair could change it
+                check = replace(check, detail=f"{exc.message} {exc.hint}", remedy="")
+            checks.append(check)
     return checks
-
-
-def _failed(name: str, exc: KeptError) -> Check:
-    if isinstance(exc, StoreError) and not isinstance(exc, StoreDamaged):
-        return Check(name, False, f"{exc.message} {exc.hint}")  # full, read-only or busy: no repair could change it
-    return Check(name, False, exc.message, _REBUILD if isinstance(exc, StoreDamaged) else exc.hint)
 
 
 def examine_agents(loaded: LoadedConfig) -> list[Check]:
@@ -253,13 +252,10 @@ def _attachments(memory: Memory) -> Iterator[Check]:
 
 
 def _forgetting(memory: Memory) -> Iterator[Check]:
-    """Report a forget that was interrupted. Its journal has the words in clear until it is finished."""
+    """Report what may still have words that are to be gone: the journal of a forget that was interrupted, and temporary
+    files that a killed process left."""
     if open_agent(memory.config).documents.find(FORGETTING):
         yield Check("forgetting", False, "A forget was interrupted, or waits for a gateway to stop.", "finish it")
-
-
-def _leftovers(memory: Memory) -> Iterator[Check]:
-    """Report temporary files that a killed process left. They may have the text of a note."""
     if count := sum(1 for _ in iter_leftovers(memory.config, memory.workspace)):
         yield Check("leftovers", False, f"A killed process left {plural(count, 'temporary file')}.", "erase them")
 
@@ -331,7 +327,6 @@ _EXAMINATIONS: tuple[Callable[[Memory], Iterator[Check]], ...] = (
     _records,
     _attachments,
     _forgetting,
-    _leftovers,
     _history,
     _embedder,
 )

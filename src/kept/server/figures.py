@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
@@ -20,7 +20,8 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 class ServeFigures:
     """All figures of one process. What is timed is counted; the rest is read when somebody asks."""
 
-    def __init__(self) -> None:
+    def __init__(self, states: Mapping[str, Callable[[], LiveState]], depths: Mapping[str, Callable[[], int]]) -> None:
+        """``states`` return the state of the live index of each agent, ``depths`` the length of its queue."""
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         seconds = partial(Histogram, buckets=_SECONDS, registry=self._registry)
@@ -40,16 +41,14 @@ class ServeFigures:
         }
         self._model_s = seconds("kept_model_call_seconds", "Time of a call of a model.", ("model",))
         self._tools = counter("kept_tool_calls", "Calls of tools.", ("tool", "ok"))
-        self._queue = gauge("kept_queue_depth", "Messages that wait for an answer.")
-        lag = "Age of the last sync while changes wait, in the process that keeps the index current."
-        self._lag = gauge("kept_sync_lag_seconds", lag)
+        queue = gauge("kept_queue_depth", "Messages that wait for an answer.")
+        for agent, depth in depths.items():
+            queue.labels(agent).set_function(depth)
+        text = "Age of the last sync while changes wait, in the process that keeps the index current."
+        lag = gauge("kept_sync_lag_seconds", text)
+        for agent, state in states.items():
+            lag.labels(agent).set_function(partial(find_lag_s, state))
         Info("kept_build", "Version of the program.", registry=self._registry).info({"version": __version__})
-
-    def follow_queue(self, agent: str, depth: Callable[[], int]) -> None:
-        self._queue.labels(agent).set_function(depth)
-
-    def follow_index(self, agent: str, state: Callable[[], LiveState]) -> None:
-        self._lag.labels(agent).set_function(lambda: find_lag_s(state(), dt.datetime.now(dt.UTC)))
 
     def render(self) -> tuple[bytes, str]:
         """Return all figures in the text format, and its media type."""
@@ -71,8 +70,9 @@ class ServeFigures:
             self._tools.labels(str(labels["tool"]), "true" if labels.get("ok") else "false").inc()
 
 
-def find_lag_s(state: LiveState, now: dt.datetime) -> float:
+def find_lag_s(look: Callable[[], LiveState]) -> float:
     """Return how old the index is, or 0 if no change waits here. An index that never synced lags by an unknown time."""
+    state, now = look(), dt.datetime.now(dt.UTC)
     if state.role != "leader" or not (state.waiting or state.syncing or state.problem):
         return 0.0
     if state.last_sync is None:

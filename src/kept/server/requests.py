@@ -43,6 +43,9 @@ MESSAGES = "/v1/"
 HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
 READY_TIMEOUT_S = 2.0
 """Time within which the index has to open."""
+_PROBES = (HEALTH, READY, METRICS)
+_PARTS = {HEALTH: "probes", READY: "probes", METRICS: "figures", MCP_PATH: "mcp"}
+"""Part of the server behind each path that is one path only."""
 _METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH")
 _FRAMES = 8
 _UNCACHED = {"cache-control": "no-store"}
@@ -65,9 +68,11 @@ class RequestRecord:
 
 @dataclass
 class RequestFront:
-    """ASGI application in front of all others."""
+    """ASGI application in front of all others: it passes requests on by their path, to the parts that there are."""
 
-    app: App
+    apps: Mapping[str, App]
+    """Application of each part of the server: "mcp", "messages", "pages", and "figures", which is always there."""
+    readiness: Readiness
     limiter: RateLimiter
     addresses: ClientAddresses
     count: Callable[[RequestRecord], None] | None
@@ -76,9 +81,6 @@ class RequestFront:
     there could keep it out; its token has a limit of its own."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         request_id = secrets.token_hex(8)
         started_s = time.perf_counter()
         status = 500  # until an answer begins: that of a request which failed before
@@ -97,7 +99,7 @@ class RequestFront:
                 message = "There are too many requests from your address. Try later."
                 await refuse(send_with_id, 429, "rate_limited", message, wait_s)
             else:
-                await self.app(scope, receive, send_with_id)
+                await self._pass_on(scope, receive, send_with_id)
         finally:
             grant: Grant | None = scope.get(GRANT)
             method = scope["method"] if scope["method"] in _METHODS else "OTHER"
@@ -107,35 +109,31 @@ class RequestFront:
             if self.count is not None:
                 self.count(record)
 
-
-# by path
-
-
-def path_switch(*, probes: App, mcp: App | None, messages: App | None, pages: App | None) -> App:
-    """Return an application that passes requests on by their path, to the parts that there are."""
-
-    def choose(path: str) -> App | None:
-        if path in (HEALTH, READY, METRICS):
-            return probes
-        if path == MCP_PATH:
-            return mcp
-        return messages if path.startswith(MESSAGES) else pages or messages
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if path == MCP_PATH:
-            scope[ROUTE] = MCP_PATH  # also if its guard refuses the request
+        name = _PARTS.get(path, "messages" if path.startswith(MESSAGES) or "pages" not in self.apps else "pages")
+        if path in _PARTS:
+            scope[ROUTE] = path  # also if a guard refuses the request
         if not {".", ".."}.isdisjoint(path.split("/")):
             # A proxy in front may resolve it, and another part would answer than the one that it let through.
-            message = "The path must not have dots for folders."
-            await refuse(send, 400, "path_refused", message)
-        elif app := choose(path):
-            await app(scope, receive, send)
+            await refuse(send, 400, "path_refused", "The path must not have dots for folders.")
+        elif path in _PROBES and scope["method"] not in ("GET", "HEAD"):
+            await refuse(send, 405, "wrong_method", f"{path} does not take {scope['method'][:10]}.")
+        elif name == "probes":
+            await self._answer_probe(scope, receive, send)
+        elif name in self.apps:
+            await self.apps[name](scope, receive, send)
         else:
-            message = f"This server has nothing at {path[:100]}."
-            await refuse(send, 404, "not_found", message)
+            await refuse(send, 404, "not_found", f"This server has nothing at {path[:100]}.")
 
-    return answer
+    async def _answer_probe(self, scope: Scope, receive: Receive, send: Send) -> None:
+        from starlette.responses import JSONResponse
+
+        body, problem = {"status": "ok"}, ""
+        if scope["path"] == READY:
+            problem = await self.readiness.find_problem()
+            body = {"status": "not ready" if problem else "ready", "reason": problem}
+        await JSONResponse(body, 503 if problem else 200, _UNCACHED)(scope, receive, send)
 
 
 def agent_switch(apps: Mapping[str, App], default: str) -> App:
@@ -186,27 +184,6 @@ class Readiness:
             log.exception("the index could not be opened")
             return "internal"
         return ""
-
-
-def answer_probes(readiness: Readiness, metrics: App) -> App:
-    """Return the application behind the paths of an operator. ``metrics`` answers for the figures."""
-    from starlette.responses import JSONResponse
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"]
-        scope[ROUTE] = path
-        if scope["method"] not in ("GET", "HEAD"):
-            await refuse(send, 405, "wrong_method", f"{path} does not take {scope['method'][:10]}.")
-        elif path == METRICS:
-            await metrics(scope, receive, send)
-        elif path == HEALTH:
-            await JSONResponse({"status": "ok"}, headers=_UNCACHED)(scope, receive, send)
-        else:
-            problem = await readiness.find_problem()
-            body = {"status": "not ready" if problem else "ready", "reason": problem}
-            await JSONResponse(body, 503 if problem else 200, _UNCACHED)(scope, receive, send)
-
-    return answer
 
 
 def answer_metrics(render: Callable[[], tuple[bytes, str]] | None) -> App:

@@ -23,9 +23,7 @@ from kept.base.net.serving import (
     ClientAddresses,
     Guard,
     RateLimiter,
-    Receive,
     Scope,
-    Send,
     ServerLimits,
     bearer_token,
     headers_of,
@@ -37,12 +35,12 @@ from kept.base.values import frozen
 from kept.config import Config, LoadedConfig
 from kept.config.layers import settings_by_agent
 from kept.errors import ConfigError, KeptError, UsageError
+from kept.gateway.app import open_dispatcher
 from kept.gateway.channels.gateway import (
     Gateway,
     OpenModel,
-    ServedAgent,
     finish_forgets,
-    only_gateway,
+    hold_gateway_lease,
     served_agents,
     with_session_age,
 )
@@ -55,8 +53,6 @@ from kept.server.requests import (
     RequestFront,
     agent_switch,
     answer_metrics,
-    answer_probes,
-    path_switch,
 )
 from kept.server.tokens import KnownTokens
 from kept.sessions.store import SessionStore
@@ -155,11 +151,14 @@ def run_server(
     with ExitStack() as opened:
         if "messages" in preset.parts:
             finish_forgets(answered)
-            opened.enter_context(only_gateway(config))
+            hold_gateway_lease(config, opened)
         bound = opened.enter_context(closing(listen(preset))) if preset.listens else None
         own = {agent.config.agent_id: agent for agent in answered}
         others = settings_by_agent(loaded) if preset.command == "serve" else {}  # a token may be for any of them
-        agents = {name: opened.enter_context(closing(_open(agent))) for name, agent in {**others, **own}.items()}
+        agents = {}
+        for name, agent in {**others, **own}.items():
+            toolbox = Toolbox(Memory(agent.config), SessionStore(agent.config))
+            agents[name] = opened.enter_context(closing(toolbox))
         live = {name: opened.enter_context(LiveIndex(agents[name].memory)) for name in own}
 
         async def serve() -> None:
@@ -178,11 +177,6 @@ def run_server(
         asyncio.run(serve())
 
 
-def _open(loaded: LoadedConfig) -> Toolbox:
-    """Return memory and conversations of an agent, which all parts of the server use."""
-    return Toolbox(Memory(loaded.config), SessionStore(loaded.config))
-
-
 def _open_gateway(
     answered: Sequence[LoadedConfig],
     agents: Mapping[str, Toolbox],
@@ -198,7 +192,7 @@ def _open_gateway(
     for loaded in answered:
         model, agent = open_model(loaded), agents[loaded.config.agent_id]
         models.push_async_callback(model.close)
-        served.append(ServedAgent(agent.memory, agent.sessions, model))
+        served.append(open_dispatcher(agent.memory, agent.sessions, model))
     return Gateway(served, report=report)
 
 
@@ -223,59 +217,48 @@ class Server:
         own = () if preset.host in _ANY_ADDRESS else (preset.host,)
         self._hosts = (*own, *self._config.gateway.serve.allowed_hosts, *preset.hosts)
         self._access = open_access(self._config, self.tokens, preset)
-        self._site = self._open_site() if "pages" in preset.parts else None
-        self._figures = self._open_figures() if "figures" in preset.parts else None
-        self._readiness = Readiness(self.agents[self._config.agent_id].memory)
+        self._site: Site | None = None
+        self._figures: ServeFigures | None = None
+        agent = self.agents[self._config.agent_id]
+        if "pages" in preset.parts:
+            from kept.server.web.visit import Site
+
+            live = self.live.get(self._config.agent_id)
+            self._site = Site(self.loaded, agent.memory, agent.sessions, live, self._stopping.is_set)
+        if "figures" in preset.parts:
+            from kept.server.figures import ServeFigures
+
+            responders = self.gateway.responders if self.gateway else {}
+            self._figures = ServeFigures(
+                {name: live.state for name, live in self.live.items()},
+                {name: responder.limits.count for name, responder in responders.items()},
+            )
+        self._readiness = Readiness(agent.memory)
         self._mcp_apps = (
             {name: make_mcp_app(agent) for name, agent in self.agents.items()} if "mcp" in preset.parts else {}
         )
 
-    def _open_site(self) -> Site:
-        from kept.server.web.visit import Site
-
-        name = self._config.agent_id
-        site = Site(self.loaded, self.agents[name].memory, self.agents[name].sessions)
-        site.live = self.live.get(name)
-        site.is_stopping = self._stopping.is_set
-        return site
-
-    def _open_figures(self) -> ServeFigures:
-        from kept.server.figures import ServeFigures
-
-        figures = ServeFigures()
-        for name, live in self.live.items():
-            figures.follow_index(name, live.state)
-        for name, responder in (self.gateway.responders if self.gateway else {}).items():
-            figures.follow_queue(name, lambda limits=responder.limits: limits.total)  # type: ignore[misc]
-        return figures
-
     # the applications
 
-    def _make_app(self) -> App:
-        parts, guard = self.preset.parts, partial(Guard, hosts=self._hosts, gate=self.tokens)
-        mcp = messages = pages = None
-        if "mcp" in parts:
-            mcp = guard(agent_switch(self._mcp_apps, self._config.agent_id))
-        if "messages" in parts:
-            messages = guard(self._make_endpoints())
+    def _make_apps(self) -> dict[str, App]:
+        guard = partial(Guard, hosts=self._hosts, gate=self.tokens)
+        apps: dict[str, App] = {"figures": guard(answer_metrics(self._figures.render if self._figures else None))}
+        if self._mcp_apps:
+            apps["mcp"] = guard(agent_switch(self._mcp_apps, self._config.agent_id))
+        if "messages" in self.preset.parts:
+            apps["messages"] = guard(self._make_endpoints())
         if self._site is not None:
             from kept.server.web.web_app import make_web_app
 
-            pages = make_web_app(self._site, self._access, hosts=self._hosts)
-        metrics = guard(answer_metrics(self._figures.render if self._figures else None))
-        probes = answer_probes(self._readiness, metrics)
-        return path_switch(probes=probes, mcp=mcp, messages=messages, pages=pages)
+            apps["pages"] = make_web_app(self._site, self._access, hosts=self._hosts)
+        return apps
 
     def _make_endpoints(self) -> App:
         if self.gateway is not None and self._config.gateway.http.enabled:
             return self.gateway.make_endpoints()
         error = self.problem or ChannelUnavailable("gateway.http.enabled is false.")
-
-        async def refuse_all(scope: Scope, receive: Receive, send: Send) -> None:
-            message = f"The HTTP channel is off: {error.message}"
-            await refuse(send, 503, error.code, message, 5.0)
-
-        return refuse_all
+        message = f"The HTTP channel is off: {error.message}"
+        return lambda scope, receive, send: refuse(send, 503, error.code, message, 5.0)
 
     # running
 
@@ -305,9 +288,13 @@ class Server:
         server = requests = None
         if self.bound is not None:
             limiter = RateLimiter(self._config.gateway.serve.address_rate_per_s, ADDRESS_BURST)
-            addresses = _client_addresses(self._config)
+            try:
+                addresses = ClientAddresses(self._config.gateway.serve.trusted_proxies)
+            except ValueError as exc:
+                problem = "gateway.serve.trusted_proxies has something that is not an address."
+                raise ConfigError(problem, hint="Write them as 10.0.0.5 or 10.0.0.0/8.") from exc
             count = self._figures.count_request if self._figures else None
-            front = RequestFront(self._make_app(), limiter, addresses, count, self._is_known)
+            front = RequestFront(self._make_apps(), self._readiness, limiter, addresses, count, self._is_known)
             server = serving.make_server(front, self.limits, closing_s=_CLOSING_S)
             requests = asyncio.create_task(server.serve(sockets=[self.bound]))
             ready(_address(self.preset, self._access, self.tokens, self.bound.getsockname()[1]))
@@ -365,42 +352,31 @@ def _address(
 
 def find_running(config: Config, preset: Preset, tokens: KnownTokens) -> ServerAddress | None:
     """Return the address and a new link if another process serves this agent's pages, or None."""
+    import httpx
+
     settings = config.gateway
     ports = [preset.port]
     if settings.web.enabled and preset.port == settings.web.port:
         ports.append(settings.http.port)  # a gateway has them at its own port
     if not is_loopback(preset.host) and preset.host not in _ANY_ADDRESS:
         return None
-    access = open_access(config, tokens, preset)
-    addresses = (_address(preset, access, tokens, port, is_running=True) for port in ports if port)
-    return next((address for address in addresses if _is_ours(access, address)), None)
-
-
-def _is_ours(access: WebAccess, address: ServerAddress) -> bool:
-    """Return whether a server has the key of the agent."""
-    import httpx
-
-    challenge = secrets.token_urlsafe(12)
-    try:
-        url = f"{address.url}hello"
-        answer = httpx.get(url, params={"challenge": challenge}, timeout=_PROBE_S, trust_env=False).text.strip()
-    except (httpx.HTTPError, ValueError):
-        return False
-    return secrets.compare_digest(answer.encode(), access.answer(challenge).encode())
+    access, challenge = open_access(config, tokens, preset), secrets.token_urlsafe(12)
+    for port in filter(None, ports):
+        address = _address(preset, access, tokens, port, is_running=True)
+        try:
+            url = f"{address.url}hello"
+            answer = httpx.get(url, params={"challenge": challenge}, timeout=_PROBE_S, trust_env=False).text.strip()
+        except (httpx.HTTPError, ValueError):
+            continue
+        if secrets.compare_digest(answer.encode(), access.answer(challenge).encode()):  # it has the key of the agent
+            return address
+    return None
 
 
 def listen(preset: Preset) -> socket.socket:
     where = "gateway.http.port" if preset.command == "gateway" else "--port"
     hint = f"Choose another port with {where}; 0 takes any that is free."
     return serving.listen(preset.host, preset.port, error=UsageError, hint=hint)
-
-
-def _client_addresses(config: Config) -> ClientAddresses:
-    try:
-        return ClientAddresses(config.gateway.serve.trusted_proxies)
-    except ValueError as exc:
-        hint = "Write them as 10.0.0.5 or 10.0.0.0/8."
-        raise ConfigError("gateway.serve.trusted_proxies has something that is not an address.", hint=hint) from exc
 
 
 def _require_packages(preset: Preset) -> None:

@@ -13,8 +13,10 @@ from kept import Memory, SessionStore
 from kept.config import load_config
 from kept.config.gateway_settings import RouteSettings
 from kept.errors import AgentNotFound, ConfigError
-from kept.gateway.channels.gateway import ServedAgent, served_agents
+from kept.gateway.app import open_dispatcher
+from kept.gateway.channels.gateway import served_agents
 from kept.gateway.channels.switchboard import Switchboard
+from kept.gateway.dispatcher import Dispatcher
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat
 from tests.support.files import write_file
@@ -25,7 +27,7 @@ from tests.support.waiting import PATIENCE_S, wait_until_async
 ROUTES = [{"agent": "work", "channel": "http", "chat": "bob"}, {"agent": "work", "chat": "club"}]
 
 
-def open_served(tmp_path: Path, name: str, model: ScriptedChat, **settings: object) -> ServedAgent:
+def open_served(tmp_path: Path, name: str, model: ScriptedChat, **settings: object) -> Dispatcher:
     memory = Memory.open(
         home=tmp_path / "home",
         agent=name,
@@ -33,7 +35,7 @@ def open_served(tmp_path: Path, name: str, model: ScriptedChat, **settings: obje
         create=True,
         settings={"gateway.http.port": 0, **settings},
     )
-    return ServedAgent(memory, SessionStore(memory.config), model)
+    return open_dispatcher(memory, SessionStore(memory.config), model)
 
 
 @asynccontextmanager

@@ -3,10 +3,9 @@
 import pytest
 
 from kept.config.schema import SyncSettings
-from kept.server.live.changes import MAX_SETTLE_FACTOR, LiveTiming, PendingChanges, SyncSchedule
+from kept.server.live.changes import MAX_SETTLE_FACTOR, LiveTiming, SyncSchedule
 
-NOTE = PendingChanges(notes=1)
-TALK = PendingChanges(transcripts=1)
+NOTE, TALK = (1, 0), (0, 1)
 
 
 @pytest.fixture
@@ -24,8 +23,8 @@ def test_nothing_is_due_while_nothing_happens(schedule):
 
 
 def test_changes_are_left_to_settle(schedule):
-    schedule.note_change(NOTE, 200)
-    schedule.note_change(NOTE, 200.4)
+    schedule.note_changes(*NOTE, 200)
+    schedule.note_changes(*NOTE, 200.4)
     assert schedule.next_sync_at() == 201.4
     schedule.note_sync(202, took_s=0.1, ok=True)
     assert schedule.next_sync_at() > 1_000_000
@@ -33,7 +32,7 @@ def test_changes_are_left_to_settle(schedule):
 
 def test_changes_that_never_end_are_taken_in_all_the_same(schedule):
     for tenth in range(100):
-        schedule.note_change(NOTE, 200 + tenth / 10)
+        schedule.note_changes(*NOTE, 200 + tenth / 10)
         if schedule.next_sync_at() <= 200 + tenth / 10:
             break
     assert tenth / 10 == MAX_SETTLE_FACTOR
@@ -41,22 +40,22 @@ def test_changes_that_never_end_are_taken_in_all_the_same(schedule):
 
 def test_a_flood_of_changes_does_not_take_all_of_the_time(schedule):
     schedule.note_sync(200, took_s=5, ok=True)
-    schedule.note_change(NOTE, 200.1)
+    schedule.note_changes(*NOTE, 200.1)
     assert schedule.next_sync_at() == 210
 
 
 def test_what_is_said_is_measured_once_it_has_settled_and_again_when_more_is_said(schedule):
-    schedule.note_change(TALK, 200)
+    schedule.note_changes(*TALK, 200)
     assert schedule.next_measuring_at() == wake_at(schedule) == 201
     schedule.note_small_growth()
     assert schedule.next_measuring_at() > 202
     assert schedule.next_sync_at() > 202
-    schedule.note_change(TALK, 203)
+    schedule.note_changes(*TALK, 203)
     assert schedule.next_measuring_at() <= 204
 
 
 def test_a_conversation_that_has_paused_is_taken_in_however_little_was_said(schedule):
-    schedule.note_change(TALK, 200)
+    schedule.note_changes(*TALK, 200)
     schedule.note_small_growth()
     assert schedule.next_sync_at() == wake_at(schedule) == 200 + LiveTiming().talk_quiet_s
 

@@ -10,11 +10,11 @@ import pytest
 from kept.base.remote_errors import ModelUnavailable
 from kept.errors import UsageError
 from kept.models.base import ToolUse
-from kept.server.web.web_chat import WebChat
+from kept.server.web.chat_screen import WebChat
 from kept.sessions.entries import Message
 from kept.testing import ScriptedChat, Stall
 from tests.support.toy_mcp import toy
-from tests.support.web_site import PageClient, open_site, texts, visiting
+from tests.support.web_site import PageClient, close_site, open_site, texts, visiting
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_an_answer_goes_on_without_a_browser_and_can_be_followed_later(tmp_path,
         events = [event async for event in answer.follow()]
         is_over = chat.running is None
         await chat.close()
-        site.close()
+        close_site(site)
         return "".join(event["text"] for event in events if event["type"] == "delta"), is_over
 
     assert asyncio.run(talk()) == ("It is on port 5433.", True)
@@ -107,7 +107,7 @@ def test_a_stopped_answer_ends_and_is_not_asked_again(tmp_path, workspace):
         assert [event async for event in follow_up.follow()]
         request = str(model.requests[-1].turns[-1])
         await site.close_chat()
-        site.close()
+        close_site(site)
         return rest, request
 
     rest, request = asyncio.run(talk())
@@ -129,7 +129,7 @@ def test_a_person_decides_about_a_call_on_the_page(tmp_path, workspace, allow, r
                     site.chat.decide("another", allow=True)
         outcome = str(model.requests[-1].turns[-1])
         await site.close_chat()
-        site.close()
+        close_site(site)
         return [outcome]
 
     assert result in asyncio.run(talk())[0]

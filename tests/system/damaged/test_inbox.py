@@ -12,9 +12,9 @@ from kept import Memory, SessionStore
 from kept.agent.events import Inbound
 from kept.base.clock import SystemClock
 from kept.errors import ConfigError
-from kept.gateway.channels.gateway import Gateway, ServedAgent
-from kept.gateway.inbox import Inbox
-from kept.gateway.inbox_records import message_status
+from kept.gateway.app import open_dispatcher
+from kept.gateway.channels.gateway import Gateway
+from kept.gateway.inbox import Inbox, message_status
 from kept.sessions.session_key import SessionKey
 from kept.storage.files.file_storage import FileStorage
 from kept.testing import FakeEmbedder, ScriptedChat
@@ -51,7 +51,7 @@ def receive(inbox: Inbox, message_id: str):
 def fill(journal: Path) -> None:
     """One message that waits and one that was answered."""
     inbox = opened(journal)
-    inbox.answer(inbox.begin([receive(inbox, "answered")], "s1"), ["Hi."], push=False, entry_id=None)
+    inbox.change(inbox.begin([receive(inbox, "answered")], "s1"), parts=("Hi.",), push=False, entry_id=None)
     receive(inbox, "waiting")
 
 
@@ -59,9 +59,8 @@ def victim_lines(journal: Path) -> list[bytes]:
     """Return a record of every type, about one further message."""
     size = journal.stat().st_size
     inbox = opened(journal)
-    run = inbox.answer(
-        inbox.begin([receive(inbox, "victim")], "s2"), ["a", "b", "c"], push=True, entry_id="e", error="model_failed"
-    )
+    run = inbox.begin([receive(inbox, "victim")], "s2")
+    run = inbox.change(run, parts=("a", "b", "c"), push=True, entry_id="e", error="model_failed")
     for settled, unconfirmed in ((0, 0), (1, 0), (2, 1)):
         run = inbox.change(run, sending=True)
         run = inbox.change(run, sending=False, settled=settled, unconfirmed=unconfirmed)
@@ -145,7 +144,7 @@ async def answer_everything(home: Path, workspace: Path) -> None:
     memory = Memory.open(workspace, home=home, embedder=FakeEmbedder(), settings=settings)
     with memory, SessionStore(memory.config) as sessions:
         model = ScriptedChat(lambda request: "Yes.")
-        gateway = Gateway([ServedAgent(memory, sessions, model)], report=lambda line: None)
+        gateway = Gateway([open_dispatcher(memory, sessions, model)], report=lambda line: None)
         gateway.stop()  # it finishes what was accepted, and ends
         await gateway.run()
 

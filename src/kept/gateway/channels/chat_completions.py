@@ -22,6 +22,7 @@ from kept.base.values import frozen
 from kept.gateway.channels.http import (
     CHAT_NAME,
     EVENT_HEADERS,
+    HEARTBEAT_EVENT,
     HEARTBEAT_S,
     MAX_BODY_BYTES,
     MAX_NAME_CHARS,
@@ -32,10 +33,10 @@ from kept.gateway.channels.http import (
     read_name,
 )
 from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
-from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, message_status
+from kept.gateway.inbox import AcceptedMessage, AnswerRun, message_status
+from kept.gateway.responder import Responder
 from kept.sessions.people import THREAD, thread_id
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
-from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -51,10 +52,8 @@ _REQUEST = "request"
 class ChatCompletions:
     """Handlers of the routes. What they raise is shown by the routes."""
 
-    def __init__(self, front: Switchboard, sessions: Mapping[str, SessionStore], clock: Clock) -> None:
-        """``sessions`` has those of each agent, by its name."""
+    def __init__(self, front: Switchboard, clock: Clock) -> None:
         self._front = front
-        self._sessions = sessions
         self._clock = clock
 
     # models
@@ -84,14 +83,18 @@ class ChatCompletions:
         key = caller.route(self._front, chat, call.model.partition("/")[2] or None)
         is_retry = request.headers.get("x-stainless-retry-count", "0") != "0"
         message = await self._accept(call, key, caller, is_retry=is_retry)
+        responder = self._front.responders[key.agent_id]
         if call.stream:
-            chunks = self._chunks(call, message)
+            chunks = self._chunks(call, message, responder)
             return StreamingResponse(chunks, media_type="text/event-stream", headers=EVENT_HEADERS)
-        message, run = await self._front.responders[key.agent_id].wait(CHAT_NAME, message.id)
+        message, run = await responder.wait(CHAT_NAME, message.id)
         if run is None or run.parts is None or run.error:
             status, body = _describe_failure(run)
             return json_response(body, status, {"x-should-retry": "false"} if status == 502 else {})
-        return json_response(_completion_json(call, message, run))
+        answer = {"role": "assistant", "content": run.reply or "", "refusal": None}
+        choice = {"index": 0, "message": answer, "finish_reason": "stop", "logprobs": None}
+        head = _head(call, message, "chat.completion")
+        return json_response({**head, "choices": [choice], "usage": _usage_json(run)})
 
     async def _accept(self, call: ChatCall, key: SessionKey, caller: Caller, *, is_retry: bool) -> AcceptedMessage:
         """Return the message of a request when it is on disk: a new one, or that of an earlier attempt."""
@@ -103,7 +106,7 @@ class ChatCompletions:
         for line in await asyncio.to_thread(self._find_unseen, call, key):
             sender = "assistant" if line.role == "assistant" else call.user or "user"
             responder.add_group_line(key, GroupLine(sender, line.text, self._clock.now()))
-        inbound = Inbound(new_id(), "\n\n".join(call.new), call.user, self._clock.now(), {_REQUEST: call.digest})
+        inbound = Inbound(new_id(), call.text, call.user, self._clock.now(), {_REQUEST: call.digest})
         return await self._front.accept(key, inbound, caller.grant)
 
     def _find_earlier(self, call: ChatCall, key: SessionKey, *, is_retry: bool) -> AcceptedMessage | None:
@@ -118,7 +121,7 @@ class ChatCompletions:
 
     def _find_unseen(self, call: ChatCall, key: SessionKey) -> tuple[ChatLine, ...]:
         """Return the history if the conversation is new to Kept. Begin a new session if a chat begins like another."""
-        sessions = self._sessions[key.agent_id]
+        sessions = self._front.responders[key.agent_id].sessions
         record = sessions.find(CHAT_NAME, key.user_id, chat_type=key.chat_type)
         if record is None:
             return call.history
@@ -128,37 +131,35 @@ class ChatCompletions:
 
     # the answer
 
-    async def _chunks(self, call: ChatCall, message: AcceptedMessage) -> AsyncIterator[bytes]:
+    async def _chunks(self, call: ChatCall, message: AcceptedMessage, responder: Responder) -> AsyncIterator[bytes]:
         """Yield the reply as server-sent events. The heartbeat keeps proxies from closing a silent connection."""
         head = _head(call, message, "chat.completion.chunk")
-        yield _event({**head, "choices": [_delta({"role": "assistant", "content": ""})]})
-        streamed, responder = "", self._front.holder(CHAT_NAME, message.id)
+
+        def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+            choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
+            return _event({**head, "choices": [choice]})
+
+        yield chunk({"role": "assistant", "content": ""})
+        streamed = ""
         async for event in responder.follow(CHAT_NAME, message.id, heartbeat_s=HEARTBEAT_S):
             if event is None:
-                yield b": still at work\n\n"
+                yield HEARTBEAT_EVENT
             elif isinstance(event, ReplyDelta):
                 streamed += event.text
-                yield _event({**head, "choices": [_delta({"content": event.text})]})
+                yield chunk({"content": event.text})
         _, run = responder.get(CHAT_NAME, message.id)
         if run is None or run.parts is None or run.error:
             yield _event(_describe_failure(run)[1])
             return
-        rest = _missing_end(streamed, run.reply or "")
-        if rest:
-            yield _event({**head, "choices": [_delta({"content": rest})]})
-        yield _event({**head, "choices": [_delta({}, "stop")]})
+        reply = run.reply or ""
+        # What the client does not have yet, such as the reply of a command, which is not streamed.
+        rest = reply[len(streamed) :] if reply.startswith(streamed) else f"\n\n{reply}"
+        if rest and not streamed.strip().endswith(reply.strip()):
+            yield chunk({"content": rest})
+        yield chunk({}, "stop")
         if call.stream_usage:
             yield _event({**head, "choices": [], "usage": _usage_json(run)})
         yield b"data: [DONE]\n\n"
-
-
-def _missing_end(streamed: str, reply: str) -> str:
-    """Return what the client does not have yet, such as the reply of a command, which is not streamed."""
-    if streamed.strip().endswith(reply.strip()):
-        return ""
-    if reply.startswith(streamed):
-        return reply[len(streamed) :]
-    return f"\n\n{reply}"
 
 
 def _describe_failure(run: AnswerRun | None) -> tuple[int, dict[str, Any]]:
@@ -174,20 +175,10 @@ def _head(call: ChatCall, message: AcceptedMessage, kind: str) -> dict[str, Any]
     return {"id": f"chatcmpl-{message.id}", "object": kind, "created": created, "model": call.model}
 
 
-def _completion_json(call: ChatCall, message: AcceptedMessage, run: AnswerRun) -> dict[str, Any]:
-    answer = {"role": "assistant", "content": run.reply or "", "refusal": None}
-    choice = {"index": 0, "message": answer, "finish_reason": "stop", "logprobs": None}
-    return {**_head(call, message, "chat.completion"), "choices": [choice], "usage": _usage_json(run)}
-
-
 def _usage_json(run: AnswerRun) -> dict[str, int]:
     usage = run.details.get("usage") or {}
     tokens_in, tokens_out = usage.get("inputTokens", 0), usage.get("outputTokens", 0)
     return {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
-
-
-def _delta(delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-    return {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
 
 
 def _event(value: dict[str, Any]) -> bytes:
@@ -227,8 +218,8 @@ class ChatCall:
     """True if the client named the conversation itself, so a request without a history continues it."""
     history: tuple[ChatLine, ...]
     """Messages up to the last answer."""
-    new: tuple[str, ...]
-    """Texts of the user after the last answer."""
+    text: str
+    """What the user has said since the last answer."""
     stream: bool
     stream_usage: bool
     digest: str
@@ -245,8 +236,8 @@ def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
         raise MessageRefused("'model' is missing.", hint="GET /v1/models lists the models.")
     lines = _read_lines(body.get("messages"))
     last_answer = max((index for index, line in enumerate(lines) if line.role == "assistant"), default=-1)
-    new = tuple(line.text for line in lines[last_answer + 1 :] if line.text.strip())
-    if not new:
+    text = "\n\n".join(line.text for line in lines[last_answer + 1 :] if line.text.strip())
+    if not text:
         raise MessageRefused("The last message has to be a text of the user.")
     user = read_name(body.get("user") or body.get("safety_identifier"), "user")
     conversation, continues = _find_conversation(headers, user, model, lines)
@@ -257,7 +248,7 @@ def read_call(body: Any, headers: Mapping[str, str]) -> ChatCall:
         conversation=conversation,
         continues=continues,
         history=tuple(lines[: last_answer + 1]),
-        new=new,
+        text=text,
         stream=read_flag(body, "stream"),
         stream_usage=isinstance(stream_options, dict) and stream_options.get("include_usage") is True,
         digest=_digest([conversation, [[line.role, line.text] for line in lines]]),

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kept.agent.material import read_checklist
 from kept.base.net.serving import App
-from kept.base.values import frozen
 from kept.config import Config, LoadedConfig
 from kept.config.agent_config import FORGETTING
 from kept.config.layers import settings_by_agent
 from kept.errors import AgentNotFound, ConfigError, LockBusy
-from kept.gateway.app import open_dispatcher
 from kept.gateway.channel import Channel, ResponderTiming
 from kept.gateway.channels import http
 from kept.gateway.channels.chat_intake import BotChannel
 from kept.gateway.channels.discord import DiscordChannel, find_discord_token
 from kept.gateway.channels.switchboard import Switchboard
 from kept.gateway.channels.telegram import TelegramChannel, bot_tokens
+from kept.gateway.dispatcher import Dispatcher
 from kept.gateway.inbox import Inbox
 from kept.gateway.responder import Responder
 from kept.gateway.scheduler import OWN_CHANNEL, Scheduler
 from kept.memory import Memory
 from kept.sessions.people import NO_OWNER, People
 from kept.sessions.session_key import DEFAULT_ACCOUNT
-from kept.sessions.store import SessionStore
 from kept.storage.open import GATEWAY_LEASE, INBOX_LEASE, open_agent, open_home
 
 if TYPE_CHECKING:
@@ -73,16 +71,13 @@ def served_agents(loaded: LoadedConfig) -> list[LoadedConfig]:
     return [loaded, *(known[name] for name in names)]
 
 
-@contextmanager
-def only_gateway(config: Config) -> Iterator[None]:
-    """Hold the gateway's lease of a home. Two gateways would answer every message twice."""
-    with ExitStack() as held:
-        try:
-            held.enter_context(open_home(config).lease(GATEWAY_LEASE, wait_s=_LEASE_WAIT_S))
-        except LockBusy as exc:
-            hint = "Stop it, or give this one another --home."
-            raise LockBusy(f"Another process answers the messages of {config.home}.", hint=hint) from exc
-        yield
+def hold_gateway_lease(config: Config, held: ExitStack) -> None:
+    """Hold the gateway's lease of a home until ``held`` is closed. Two gateways would answer every message twice."""
+    try:
+        held.enter_context(open_home(config).lease(GATEWAY_LEASE, wait_s=_LEASE_WAIT_S))
+    except LockBusy as exc:
+        hint = "Stop it, or give this one another --home."
+        raise LockBusy(f"Another process answers the messages of {config.home}.", hint=hint) from exc
 
 
 def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
@@ -97,22 +92,12 @@ def with_session_age(loaded: LoadedConfig) -> LoadedConfig:
     return replace(loaded, config=replace(loaded.config, agent=agent))
 
 
-@frozen
-class ServedAgent:
-    """Parts of an agent that a gateway uses."""
-
-    memory: Memory
-    sessions: SessionStore
-    model: ChatModel
-
-
 class Gateway:
     """Answers messages until it is stopped: those of the first agent, and of others as the routes say."""
 
-    def __init__(self, agents: Sequence[ServedAgent], *, report: Report, timing: ResponderTiming | None = None) -> None:
+    def __init__(self, agents: Sequence[Dispatcher], *, report: Report, timing: ResponderTiming | None = None) -> None:
         config = agents[0].memory.config
         timing = timing or ResponderTiming()
-        self._sessions = {agent.memory.config.agent_id: agent.sessions for agent in agents}
         self._settings = config.gateway
         self._people = People(config)
         self._report = report
@@ -136,31 +121,28 @@ class Gateway:
         self.responders: dict[str, Responder] = {}
         self._schedulers: list[Scheduler] = []
         for agent in agents:
+            memory = agent.memory
             responder = self._open_responder(agent, channels, timing, slots)
-            self.responders[agent.memory.config.agent_id] = responder
-            read = partial(read_checklist, agent.memory)
-            self._schedulers.append(
-                Scheduler(responder, agent.memory.config, channels, clock=agent.memory.clock, read_checklist=read)
-            )
+            self.responders[memory.config.agent_id] = responder
+            read = partial(read_checklist, memory)
+            self._schedulers.append(Scheduler(responder, memory.config, clock=memory.clock, read_checklist=read))
         self.responder = self.responders[config.agent_id]
         routes = [route for route in self._settings.routes if route.agent in self.responders]
         self._front = Switchboard(self.responders, routes, default=config.agent_id)
 
     def _open_responder(
-        self, agent: ServedAgent, channels: Mapping[str, Channel], timing: ResponderTiming, slots: asyncio.Semaphore
+        self, agent: Dispatcher, channels: Mapping[str, Channel], timing: ResponderTiming, slots: asyncio.Semaphore
     ) -> Responder:
         """Open the inbox of an agent. All agents share the slots, so that no more answers are under way at a time."""
-        config = agent.memory.config
-        dispatcher = open_dispatcher(agent.memory, agent.sessions, agent.model)
-        storage = open_agent(config)
+        storage = open_agent(agent.memory.config)
         lease = self.leases.enter_context(storage.lease(INBOX_LEASE, wait_s=_LEASE_WAIT_S))
         inbox = Inbox(storage, clock=agent.memory.clock, lease=lease)
-        return Responder(dispatcher, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots)
+        return Responder(agent, inbox, self._settings.auto_responder, channels, timing=timing, slots=slots)
 
     def make_endpoints(self) -> App:
         """Return the routes of the HTTP channel, without a guard."""
         clock = self.responder.inbox.clock
-        return http.make_endpoints(self._front, self._sessions, clock=clock, people=self._people)
+        return http.make_endpoints(self._front, clock=clock, people=self._people)
 
     async def run(self) -> None:
         """Answer until `stop` is called."""
@@ -168,13 +150,17 @@ class Gateway:
         try:
             if len(self.responders) > 1:
                 self._report(f"Agents: {', '.join(self.responders)}")
-            if any(sessions.config.agent.session.owner == "auto" for sessions in self._sessions.values()):
+            if any(each.sessions.config.agent.session.owner == "auto" for each in self.responders.values()):
                 self._report(NO_OWNER)
             for responder in self.responders.values():
                 await responder.start()
             tasks += [asyncio.create_task(scheduler.run()) for scheduler in self._schedulers]
             tasks += [asyncio.create_task(self._serve(name, service)) for name, service in self._services.items()]
-            await self._wait_for_stop(tasks)
+            stop = asyncio.create_task(self._stop.wait())
+            done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            for task in done - {stop}:
+                task.result()  # raises the error of a channel that failed
         finally:
             await self._shut_down(tasks)
             self.leases.close()
@@ -190,15 +176,6 @@ class Gateway:
         self._report(f"{service.capitalize()}: @{name}, for {len(channel.allowed)} people")
         await channel.serve(self._front)
 
-    async def _wait_for_stop(self, tasks: list[asyncio.Task[None]]) -> None:
-        """Return when the gateway is stopped. Raise the error of a channel that failed."""
-        stop = asyncio.create_task(self._stop.wait())
-        done, _ = await asyncio.wait([stop, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        for task in done:
-            if task is not stop:
-                task.result()
-
     async def _shut_down(self, tasks: list[asyncio.Task[None]]) -> None:
         """Stop polling, then answer what was accepted."""
         for task in tasks:
@@ -209,7 +186,7 @@ class Gateway:
         finished = all(await asyncio.gather(*drained))
         for service in self._services.values():
             await service.close()
-        left = sum(responder.limits.total for responder in self.responders.values())
+        left = sum(responder.limits.count() for responder in self.responders.values())
         self._report(
             "Stopped." if finished else f"Stopped. The remaining messages ({left}) are answered after the next start."
         )

@@ -31,10 +31,10 @@ from kept.base.remote_errors import MessageNotFound, MessageRefused
 from kept.base.values import frozen
 from kept.errors import AgentNotFound, KeptError, ScopeMissing
 from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
-from kept.gateway.inbox_records import AcceptedMessage, AnswerRun, message_status
+from kept.gateway.inbox import AcceptedMessage, AnswerRun, message_status
+from kept.gateway.responder import Responder
 from kept.sessions.people import Account, People, account_of, private_chat, read_account
 from kept.sessions.session_key import DEFAULT_ACCOUNT, GROUP, SessionKey
-from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -51,6 +51,7 @@ _FIELDS = ("agent", "conversation", "user", "group", "text", "id", "stream", "wa
 RETRY_AFTER_S = 5
 MAX_NAME_CHARS = 256
 HEARTBEAT_S = 15.0
+HEARTBEAT_EVENT = b": still at work\n\n"
 EVENT_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """Form of the id that a client gives to a message."""
@@ -70,25 +71,28 @@ class HttpEndpoints:
         from starlette.responses import StreamingResponse
 
         body = await read_body(request, MAX_BODY_BYTES)
-        inbound = self._read_message(body, caller)
+        chat, inbound = self._read_message(body, caller)
         wants_events = "text/event-stream" in request.headers.get("accept", "")
         streams, waits = read_flag(body, "stream", default=wants_events), read_flag(body, "wait", default=True)
-        key = caller.route(self._front, _read_key(body, inbound.sender, caller), read_name(body.get("agent"), "agent"))
+        key = caller.route(self._front, chat, read_name(body.get("agent"), "agent"))
         message = await self._front.accept(key, inbound, caller.grant)
+        responder = self._front.responders[key.agent_id]
         if streams:
-            return StreamingResponse(self._events(message), media_type="text/event-stream", headers=EVENT_HEADERS)
+            events = self._events(responder, message.id)
+            return StreamingResponse(events, media_type="text/event-stream", headers=EVENT_HEADERS)
         if not waits:
-            return json_response(self._state(message.id), 202)
-        state = message_json(*await self._front.holder(NAME, message.id).wait(NAME, message.id))
+            return json_response(self._state(responder, message.id), 202)
+        state = message_json(*await responder.wait(NAME, message.id))
         return json_response(state, {"failed": 502, "waiting": 202, "answering": 202}.get(state["status"], 200))
 
     async def get(self, request: Request, caller: Caller) -> Response:
         """Return the state of a message. For the token of a user or of an agent, those of others do not exist."""
         message_id: str = request.path_params["id"]
-        message, _ = self._front.holder(NAME, message_id).get(NAME, message_id)
+        responder = self._front.holder(NAME, message_id)
+        message, _ = responder.get(NAME, message_id)
         if not caller.owns(SessionKey.parse_full(message.key)):
             raise MessageNotFound(f"There is no message '{message_id}'.")
-        return json_response(self._state(message_id))
+        return json_response(self._state(responder, message_id))
 
     async def decide(self, request: Request, caller: Caller) -> Response:
         """Allow or deny a tool call that waits for a person. The token of a person or an agent decides in sessions of
@@ -97,8 +101,7 @@ class HttpEndpoints:
         unknown = MessageNotFound(
             f"No call waits for permission under '{approval_id}'.", hint="It was decided, or it timed out."
         )
-        asked = next((asked for asked in self._front.waiting_approvals() if asked.id == approval_id), None)
-        key = self._front.find_chat(asked.session_id) if asked else None
+        key = self._front.find_chat(approval_id)
         if key is None or not caller.owns(key):
             raise unknown
         body = await read_body(request, MAX_BODY_BYTES)
@@ -108,7 +111,8 @@ class HttpEndpoints:
             raise unknown
         return json_response({"id": approval_id, "allowed": body["allow"]})
 
-    def _read_message(self, body: Any, caller: Caller) -> Inbound:
+    def _read_message(self, body: Any, caller: Caller) -> tuple[SessionKey, Inbound]:
+        """Return a message and its chat."""
         if not isinstance(body, dict):
             raise MessageRefused("The body has to be an object.", hint=_EXAMPLE)
         unknown = [name for name in body if name not in _FIELDS]
@@ -121,34 +125,31 @@ class HttpEndpoints:
         text = body.get("text")
         if not isinstance(text, str) or not text.strip():
             raise MessageRefused("'text' is missing.", hint=_EXAMPLE)
-        return Inbound(message_id, utf8_safe(text), user, self._clock.now())
+        conversation = read_name(body.get("conversation"), "conversation")
+        if not (conversation or user):
+            raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
+        chat = private_chat(ANY_AGENT, NAME, user, conversation)
+        if read_flag(body, "group"):
+            if conversation is None or not user:
+                raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
+            if caller.user is not None:
+                raise MessageRefused("The token of a user is for private conversations.", hint="Leave out 'group'.")
+            chat = SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation)
+        return chat, Inbound(message_id, utf8_safe(text), user, self._clock.now())
 
-    def _state(self, message_id: str) -> dict[str, Any]:
-        message, run = self._front.holder(NAME, message_id).get(NAME, message_id)
+    def _state(self, responder: Responder, message_id: str) -> dict[str, Any]:
+        message, run = responder.get(NAME, message_id)
         state = message_json(message, run)
-        waiting = self._front.waiting_approvals(run.session_id) if run and state["status"] == "answering" else []
+        waiting = responder.approvals.waiting(run.session_id) if run and state["status"] == "answering" else []
         return {**state, "approvals": [approval_json(asked) for asked in waiting]} if waiting else state
 
-    async def _events(self, message: AcceptedMessage) -> AsyncIterator[bytes]:
+    async def _events(self, responder: Responder, message_id: str) -> AsyncIterator[bytes]:
         """Yield server-sent events. The heartbeat keeps proxies from closing a silent connection."""
-        yield _event("accepted", {"id": message.id})
-        async for event in self._front.holder(NAME, message.id).follow(NAME, message.id, heartbeat_s=HEARTBEAT_S):
-            yield b": still at work\n\n" if event is None else _encode_event(event)
-        state = self._state(message.id)
+        yield _event("accepted", {"id": message_id})
+        async for event in responder.follow(NAME, message_id, heartbeat_s=HEARTBEAT_S):
+            yield HEARTBEAT_EVENT if event is None else _event(*event_json(event))
+        state = self._state(responder, message_id)
         yield _event("error" if state["status"] == "failed" else "reply", state)
-
-
-def _read_key(body: dict[str, Any], user: str | None, caller: Caller) -> SessionKey:
-    conversation = read_name(body.get("conversation"), "conversation")
-    if not (conversation or user):
-        raise MessageRefused("'user' and 'conversation' are missing.", hint="Give one of them, or both.")
-    if not read_flag(body, "group"):
-        return private_chat(ANY_AGENT, NAME, user, conversation)
-    if conversation is None or not user:
-        raise MessageRefused("A group needs 'conversation', and 'user' for the sender.")
-    if caller.user is not None:
-        raise MessageRefused("The token of a user is for private conversations.", hint="Leave out 'group'.")
-    return SessionKey(ANY_AGENT, NAME, DEFAULT_ACCOUNT, GROUP, conversation)
 
 
 @frozen
@@ -226,22 +227,23 @@ def message_json(message: AcceptedMessage, run: AnswerRun | None) -> dict[str, A
     return state
 
 
-def _encode_event(event: AgentEvent) -> bytes:
+def event_json(event: AgentEvent) -> tuple[str, dict[str, Any]]:
+    """Return the name of an event, and what clients are told of it."""
     match event:
         case ReplyDelta():
-            return _event("delta", {"text": event.text})
+            return "delta", {"text": event.text}
         case ToolStarted():
-            return _event("tool", {"name": event.name, "status": "started"})
+            return "tool", {"name": event.name, "status": "started"}
         case ToolEnded():
-            return _event("tool", {"name": event.name, "status": "done" if event.ok else "failed"})
+            return "tool", {"name": event.name, "status": "done" if event.ok else "failed"}
         case Notice():
-            return _event("notice", {"text": event.text})
+            return "notice", {"text": event.text}
         case ApprovalAsked():
-            return _event("approval", approval_json(event))
+            return "approval", approval_json(event)
         case ApprovalDecided():
-            return _event("decision", {"id": event.id, "tool": event.tool, "allowed": event.allowed, "by": event.by})
+            return "decision", {"id": event.id, "tool": event.tool, "allowed": event.allowed, "by": event.by}
         case Reply():
-            return b""  # sent as the last event, once it is in the inbox
+            return "reply", {"text": event.text}
         case _:
             assert_never(event)
 
@@ -276,14 +278,14 @@ def read_flag(body: Mapping[str, Any], field: str, *, default: bool = False) -> 
 # routes
 
 
-def make_endpoints(front: Switchboard, sessions: Mapping[str, SessionStore], *, clock: Clock, people: People) -> App:
+def make_endpoints(front: Switchboard, *, clock: Clock, people: People) -> App:
     """Return the application without a guard."""
     from starlette.applications import Starlette
 
     from kept.gateway.channels.chat_completions import ChatCompletions
 
     endpoints = HttpEndpoints(front, clock)
-    chat = ChatCompletions(front, sessions, clock)
+    chat = ChatCompletions(front, clock)
     make = partial(_make_route, people)
     routes = [
         make("POST", "/v1/messages", endpoints.post, "talk to the agent"),

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from kept.agent.events import ApprovalAsked, Inbound
+from kept.agent.events import Inbound
 from kept.base.grants import Grant
-from kept.base.remote_errors import MessageNotFound
+from kept.base.remote_errors import MessageConflict
 from kept.config.gateway_settings import RouteSettings
 from kept.errors import AgentNotFound
 from kept.gateway.dispatcher import act_of
-from kept.gateway.inbox_records import AcceptedMessage, check_same
+from kept.gateway.inbox import AcceptedMessage
 from kept.gateway.responder import Responder
 from kept.sessions.people import account_of
 from kept.sessions.session_key import SessionKey
@@ -51,30 +51,23 @@ class Switchboard:
         who needs no token."""
         if grant is not None:
             grant.require(act_of(message))
-        own = self.responders[key.agent_id]
-        for responder in self.responders.values():
-            known = responder.inbox.find(key.channel, message.id)
-            if known is not None and responder is not own:
-                return check_same(known, str(key), message.text)
-        return await own.accept(key, message)
+        others = (responder for agent, responder in self.responders.items() if agent != key.agent_id)
+        if any(responder.inbox.find(key.channel, message.id) for responder in others):
+            raise MessageConflict(f"Another agent has a message with the id '{message.id}'.")
+        return await self.responders[key.agent_id].accept(key, message)
 
     def messages_of(self, channel: str) -> list[AcceptedMessage]:
         accepted = (message for each in self.responders.values() for message in each.inbox.messages())
         return [message for message in accepted if message.channel == channel]
 
-    def waiting_approvals(self, session_id: str | None = None) -> list[ApprovalAsked]:
-        return [asked for each in self.responders.values() for asked in each.approvals.waiting(session_id)]
-
-    def find_chat(self, session_id: str) -> SessionKey | None:
-        """Return the key of the chat that is being answered in a session, or None."""
-        return next((key for each in self.responders.values() if (key := each.find_chat(session_id))), None)
+    def find_chat(self, approval_id: str) -> SessionKey | None:
+        """Return the key of the chat in which a call of a tool waits for a person, or None."""
+        return next((key for each in self.responders.values() if (key := each.find_chat(approval_id))), None)
 
     def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
         return any(each.approvals.decide(approval_id, allow=allow, by=by) for each in self.responders.values())
 
     def holder(self, channel: str, message_id: str) -> Responder:
-        """Return the responder that has accepted a message. Raise MessageNotFound."""
-        for responder in self.responders.values():
-            if responder.inbox.find(channel, message_id) is not None:
-                return responder
-        raise MessageNotFound(f"There is no message '{message_id}'.")
+        """Return the responder that has accepted a message; that of the default agent if there is none."""
+        holders = (each for each in self.responders.values() if each.inbox.find(channel, message_id))
+        return next(holders, self.responders[self._default])

@@ -97,10 +97,12 @@ class TelegramChannel(BotChannel):
                 await asyncio.sleep(_seconds(exc))
                 continue
             except Exception as exc:  # noqa: BLE001 - the library may raise anything for an update that it cannot read
-                if isinstance(exc, Conflict):
-                    log.warning("telegram: another program fetches messages with the same token; trying again")
-                else:
-                    log.warning("telegram: messages cannot be fetched (%s); trying again", type(exc).__name__)
+                reason = (
+                    "another program fetches messages with the same token"
+                    if isinstance(exc, Conflict)
+                    else type(exc).__name__
+                )
+                log.warning("telegram: messages cannot be fetched (%s); trying again", reason)
                 await asyncio.sleep(backoff.next_s())
                 continue
             backoff.reset()
@@ -172,6 +174,7 @@ class TelegramChannel(BotChannel):
         return {"chat": number, "thread": topic}
 
     async def send(self, to: Mapping[str, Any], text: str) -> None:
+        import httpx
         from telegram.error import ChatMigrated, NetworkError
 
         chat = to.get("chat")
@@ -184,7 +187,9 @@ class TelegramChannel(BotChannel):
         except ChatMigrated as exc:
             await self.send({**to, "chat": exc.new_chat_id}, text)
         except NetworkError as exc:
-            if _certainly_not_sent(exc):
+            # Certainly not sent, if there was no connection or the Bot API answered that it failed. After a timeout, or
+            # an answer that a proxy made up, it may have been sent.
+            if isinstance(exc.__cause__, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout | None):
                 raise NotSent(f"Telegram could not take it ({type(exc).__name__})") from exc
             raise
 
@@ -227,17 +232,6 @@ async def _in_best_form(text: str, call: Callable[..., Awaitable[Any]]) -> None:
         raise NotSent("Telegram asks to wait", retry_after_s=_seconds(exc)) from exc
     except (BadRequest, Forbidden, InvalidToken) as exc:
         raise DeliveryRefused(f"Telegram refused it ({type(exc).__name__}).") from exc
-
-
-def _certainly_not_sent(error: Exception) -> bool:
-    """Return True if a message was certainly not sent: there was no connection, or the Bot API answered that it failed.
-
-    After a timeout, or an answer that a proxy made up, it may have been sent.
-    """
-    import httpx
-
-    cause = error.__cause__
-    return cause is None or isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
 
 
 def _seconds(error: telegram.error.RetryAfter) -> float:

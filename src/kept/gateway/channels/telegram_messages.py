@@ -9,7 +9,6 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -53,41 +52,39 @@ def read_message(
     in_group = chat.type in _GROUPS
     if not in_group and chat.type != "private":
         return None
-    is_allowed = sender in allowed
+    is_allowed, origin, name = sender in allowed, _origin(message), _name(sender)
     key = _key(message, account_id, in_group=in_group)
     if in_group and not (is_allowed and _is_addressed(message, own, me)):
-        return OverheardMessage(key, GroupLine(_overheard_name(message), with_media(own, media), message.date))
+        speaker = name if origin is None else f"forwarded by {name} from {origin}"
+        return OverheardMessage(key, GroupLine(speaker, with_media(own, media), message.date))
     if not is_allowed:
         return Person(sender.id, sender.username or "")
-    if _origin(message) is None and _is_for_another_bot(own, me):
+    if origin is None and _is_for_another_bot(own, me):
         return None
-    inbound = _inbound(message, own, media, me)
-    if account_id != DEFAULT_ACCOUNT:  # each bot has its own numbers for the messages of a person
-        inbound = replace(inbound, id=f"{account_id}:{inbound.id}")
-    return AddressedMessage(key, inbound, media)
-
-
-def _inbound(message: telegram.Message, own: str, media: Sequence[MediaItem], me: Person) -> Inbound:
-    chat, sender, origin = message.chat, message.from_user, _origin(message)
     metadata: dict[str, Any] = {"chat": chat.id, "thread": _thread(message), "message": message.message_id}
     if origin is not None:
         metadata[FORWARDED] = origin
     else:
         own = _without_mention(own, me.username)
-    quoted = _quoted_text(message)
-    if quoted:
-        metadata[QUOTED] = {"from": _quoted_name(message), "text": quoted}
-    return Inbound(f"{chat.id}:{message.message_id}", with_media(own, media), _name(sender), message.date, metadata)
+    if quoted := _quoted(message):
+        metadata[QUOTED] = quoted
+    message_id = f"{chat.id}:{message.message_id}"
+    if account_id != DEFAULT_ACCOUNT:  # each bot has its own numbers for the messages of a person
+        message_id = f"{account_id}:{message_id}"
+    return AddressedMessage(key, Inbound(message_id, with_media(own, media), name, message.date, metadata), media)
 
 
-def _quoted_text(message: telegram.Message) -> str:
-    """Return the passage that the sender quotes, or else the message that they reply to."""
-    if message.quote is not None:
-        return message.quote.text
+def _quoted(message: telegram.Message) -> dict[str, str] | None:
+    """Return the passage that the sender quotes, or else the message that they reply to, and whose it is."""
     original = message.reply_to_message
-    if original is None or original.forum_topic_created is not None:  # messages of a topic reply to its beginning
-        return ""
-    return clip(with_media(original.text or original.caption or "", _iter_media(original)), QUOTED_CHARS)
+    text = message.quote.text if message.quote is not None else ""
+    if not text and original is not None and original.forum_topic_created is None:  # else it begins the topic
+        text = clip(with_media(original.text or original.caption or "", _iter_media(original)), QUOTED_CHARS)
+    if message.external_reply is not None:
+        name = _origin_name(message.external_reply.origin)
+    else:
+        name = _name(original.from_user if original is not None else None)
+    return {"from": name, "text": text} if text else None
 
 
 def _origin(message: telegram.Message) -> str | None:
@@ -105,18 +102,6 @@ def _origin_name(origin: telegram.MessageOrigin) -> str:
         if getattr(origin, field, None) is not None:
             return _name(getattr(origin, field))
     return short_name(getattr(origin, "sender_user_name", None) or "somebody")
-
-
-def _quoted_name(message: telegram.Message) -> str:
-    if message.external_reply is not None:
-        return _origin_name(message.external_reply.origin)
-    original = message.reply_to_message
-    return _name(original.from_user) if original is not None else "somebody"
-
-
-def _overheard_name(message: telegram.Message) -> str:
-    origin, name = _origin(message), _name(message.from_user)
-    return name if origin is None else f"forwarded by {name} from {origin}"
 
 
 def _name(owner: telegram.User | telegram.Chat | None) -> str:

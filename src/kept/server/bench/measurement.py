@@ -246,15 +246,6 @@ def evaluate(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> Figu
 
 def first_ranks(hits: Sequence[ReturnedHit], relevant: Mapping[str, float]) -> dict[str, int]:
     """Return, for each relevant document that was returned, the rank of the first hit that covers it, from 1."""
-    ranks: dict[str, int] = {}
-    for hit, rank in _ranked_passages(hits):
-        for document in hit.documents & relevant.keys():
-            ranks[document] = min(rank, ranks.get(document, rank))
-    return ranks
-
-
-def _ranked_passages(hits: Sequence[ReturnedHit]) -> list[tuple[ReturnedHit, int]]:
-    """Return all passages by score, each with its rank: a hit has the one that it is shown at."""
     passages: list[tuple[float, ReturnedHit, int | None]] = []
     lowest = math.inf
     for rank, hit in enumerate(hits, start=1):
@@ -264,7 +255,12 @@ def _ranked_passages(hits: Sequence[ReturnedHit]) -> list[tuple[ReturnedHit, int
             score = min(score, further.score)
             passages.append((score, further, None))
     passages.sort(key=lambda passage: -passage[0])
-    return [(passage, rank or place) for place, (_, passage, rank) in enumerate(passages, start=1)]
+    ranks: dict[str, int] = {}
+    for place, (_, passage, shown_at) in enumerate(passages, start=1):
+        rank = shown_at or place  # a hit has the rank that it is shown at
+        for document in passage.documents & relevant.keys():
+            ranks[document] = min(rank, ranks.get(document, rank))
+    return ranks
 
 
 def share_within_tokens(hits: Sequence[ReturnedHit], relevant: Mapping[str, float], budget_tokens: int) -> float:

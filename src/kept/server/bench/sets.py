@@ -14,7 +14,7 @@ import datetime as dt
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -91,64 +91,56 @@ def read_set(folder: str) -> BenchSet:
             raise BenchSetInvalid(f"{folder}: not a set of documents and queries: it has no {name}.")
     documents = _read_rows(os.path.join(folder, CORPUS), BenchDocument)
     queries = _read_rows(os.path.join(folder, QUERIES), BenchQuery)
-    _check_groups(folder, documents, queries)
-    query_ids = {query.id for query in queries}
-    document_ids = {document.id for document in documents}
-    relevant = _read_qrels(os.path.join(folder, QRELS), query_ids, document_ids)
-    return BenchSet(
-        name=os.path.basename(os.path.abspath(folder)),
-        documents=documents,
-        queries=queries,
-        relevant=relevant,
-    )
+    groups = {document.group for document in documents.values()}
+    for query in queries.values():
+        if query.group not in groups:
+            reason = f"names the group '{query.group}', which has no documents" if query.group else "names no group"
+            raise BenchSetInvalid(f"{os.path.join(folder, QUERIES)}: query '{query.id}' {reason}.")
+    relevant = _read_qrels(os.path.join(folder, QRELS), queries, documents)
+    name = os.path.basename(os.path.abspath(folder))
+    return BenchSet(name, tuple(documents.values()), tuple(queries.values()), relevant)
 
 
 # documents and queries
 
-_TIMES = ("timestamp", "date")
+_TIMES = {"timestamp", "date"}
 
 
-def _read_rows(path: str, kind: type[Row]) -> tuple[Row, ...]:
-    by_id: dict[str, Row] = {}
+def _read_rows(path: str, kind: type[Row]) -> dict[str, Row]:
+    rows: dict[str, Row] = {}
     for number, line in _lines(path):
         try:
-            tree = json.loads(line)
-            if not isinstance(tree, dict):
-                raise ValueError("not an object with 'id' and 'text'")
-            row = _make_row(kind, tree)
-            if row.id in by_id:
+            row = _make_row(kind, json.loads(line))
+            if row.id in rows:
                 raise ValueError(f"the id '{row.id}' is used twice")
-        except json.JSONDecodeError as exc:
-            raise BenchSetInvalid(f"{path}, line {number}: not JSON ({exc}).") from None
         except (ValueError, RecursionError) as exc:
-            raise BenchSetInvalid(f"{path}, line {number}: {exc}.") from None
-        by_id[row.id] = row
-    if not by_id:
+            reason = f"not JSON ({exc})" if isinstance(exc, json.JSONDecodeError) else exc
+            raise BenchSetInvalid(f"{path}, line {number}: {reason}.") from None
+        rows[row.id] = row
+    if not rows:
         raise BenchSetInvalid(f"{path}: empty.")
-    return tuple(by_id.values())
+    return rows
 
 
-def _make_row(kind: type[Row], tree: dict[str, Any]) -> Row:
-    values: dict[str, Any] = {}
+def _make_row(kind: type[Row], tree: Any) -> Row:
+    if not isinstance(tree, dict):
+        raise ValueError("not an object with 'id' and 'text'")
+    values: dict[str, Any] = {"text": ""} if kind is BenchDocument and tree.get("text") == "" else {}
     for name in kind.__annotations__:
         value = tree.get(name)
         if value is not None and not isinstance(value, str | int):
             raise ValueError(f"'{name}' is not a text")
         if value is not None and str(value).strip():
-            values[name] = _time(name, str(value)) if name in _TIMES else str(value)
-    if kind is BenchDocument and tree.get("text") == "":
-        values["text"] = ""
+            values[name] = str(value)
+    for name in _TIMES & values.keys():
+        try:
+            values[name] = dt.datetime.fromisoformat(values[name]).astimezone()
+        except (ValueError, OverflowError):
+            raise ValueError(f"'{name}' is not a time such as 2026-03-14T15:09:00") from None
     for name in ("id", "text"):
         if name not in values:
             raise ValueError(f"'{name}' is missing or not a text")
     return kind(**values)
-
-
-def _time(name: str, value: str) -> dt.datetime:
-    try:
-        return dt.datetime.fromisoformat(value).astimezone()
-    except (ValueError, OverflowError):
-        raise ValueError(f"'{name}' is not a time such as 2026-03-14T15:09:00") from None
 
 
 def _lines(path: str) -> Iterator[tuple[int, str]]:
@@ -164,18 +156,10 @@ def _lines(path: str) -> Iterator[tuple[int, str]]:
         raise BenchSetInvalid(f"{path}: cannot be read ({exc.strerror}).") from None
 
 
-def _check_groups(folder: str, documents: tuple[BenchDocument, ...], queries: tuple[BenchQuery, ...]) -> None:
-    groups = {document.group for document in documents}
-    for query in queries:
-        if query.group not in groups:
-            reason = f"names the group '{query.group}', which has no documents" if query.group else "names no group"
-            raise BenchSetInvalid(f"{os.path.join(folder, QUERIES)}: query '{query.id}' {reason}.")
-
-
 # relevance
 
 
-def _read_qrels(path: str, queries: set[str], documents: set[str]) -> Relevance:
+def _read_qrels(path: str, queries: Container[str], documents: Container[str]) -> Relevance:
     relevance: Relevance = {}
     for number, line in _lines(path):
         if number == 1:  # the header
@@ -265,32 +249,26 @@ def lay_out(bench: BenchSet, config: Config, folder: str) -> dict[str, BenchGrou
         by_group.setdefault(document.group, []).append(document)
     groups = {}
     for number, (name, documents) in enumerate(by_group.items(), start=1):
-        group_config = _group_config(config, os.path.join(folder, str(number)))
-        make_private_folder(os.path.join(group_config.workspace, MEMORY_FOLDER))
-        groups[name] = _write_group(group_config, documents)
+        own = _group_config(config, os.path.join(folder, str(number)))
+        make_private_folder(os.path.join(own.workspace, MEMORY_FOLDER))
+        notes = [document for document in documents if not document.session]
+        spoken = [document for document in documents if document.session]
+        units = {
+            **{_write_note(own, note): (AnswerUnit(note.id),) for note in notes},
+            **_write_transcripts(own, spoken),
+        }
+        times = [document.timestamp for document in documents if document.timestamp]
+        groups[name] = BenchGroup(own, units, max(times, default=None))
     return groups
 
 
 def _group_config(config: Config, folder: str) -> Config:
     """Return the user's settings with an empty home and workspace."""
-    search = replace(
-        config.memory_search,
-        enabled=True,
-        sources=("memory", "sessions"),
-        extra_paths=(),
-        store=replace(config.memory_search.store, path=None),
-    )
+    store = replace(config.memory_search.store, path=None)
+    search = replace(config.memory_search, enabled=True, sources=("memory", "sessions"), extra_paths=(), store=store)
     workspace = os.path.join(folder, "workspace")
     agent = replace(config.agent, memory_search=search, workspace=workspace, workspace_layout="kept")
     return replace(config, home=os.path.join(folder, "home"), workspace=workspace, agent_id="main", agent=agent)
-
-
-def _write_group(config: Config, documents: Sequence[BenchDocument]) -> BenchGroup:
-    notes = [document for document in documents if not document.session]
-    units = {_write_note(config, note): (AnswerUnit(note.id),) for note in notes}
-    transcripts = _write_transcripts(config, [document for document in documents if document.session])
-    times = [document.timestamp for document in documents if document.timestamp]
-    return BenchGroup(config, {**units, **transcripts}, max(times, default=None))
 
 
 # notes
@@ -321,28 +299,20 @@ def _write_transcripts(config: Config, documents: Sequence[BenchDocument]) -> di
         by_session.setdefault(document.session or "", []).append(document)
     opener = next((document.speaker for document in documents if document.speaker), None)
     units: dict[str, tuple[AnswerUnit, ...]] = {}
+    start = SessionStart(str(SessionKey(config.agent_id, _CHANNEL, "default", "direct", _PERSON)))
     with SessionStore(config) as store:
         for number, utterances in enumerate(by_session.values(), start=1):
-            cited = _write_session(store, utterances, number, opener)
+            entries: list[Entry] = []
+            created = time = utterances[0].timestamp or _BEGINNING
+            parent = session_id = f"{number:08d}"
+            for at, utterance in enumerate(utterances, start=1):
+                time = utterance.timestamp or time
+                entries.append(Entry(f"{at:08d}", parent, time, _message(utterance, opener)))
+                parent = entries[-1].id
+            record = store.adopt(start, entries, session_id=session_id, created=created)
             # The first line of a transcript is its header, so the first utterance is on the second.
-            units[cited] = tuple(
-                AnswerUnit(utterance.id, (line, line)) for line, utterance in enumerate(utterances, start=2)
-            )
+            units[record.citation] = tuple(AnswerUnit(each.id, (line, line)) for line, each in enumerate(utterances, 2))
     return units
-
-
-def _write_session(store: SessionStore, utterances: Sequence[BenchDocument], number: int, opener: str | None) -> str:
-    start = SessionStart(str(SessionKey(store.agent_id, _CHANNEL, "default", "direct", _PERSON)))
-    session_id = f"{number:08d}"
-    entries: list[Entry] = []
-    time, parent = utterances[0].timestamp or _BEGINNING, session_id
-    created = time
-    for entry_number, utterance in enumerate(utterances, start=1):
-        time = utterance.timestamp or time
-        entries.append(Entry(f"{entry_number:08d}", parent, time, _message(utterance, opener)))
-        parent = entries[-1].id
-    record = store.adopt(start, entries, session_id=session_id, created=created)
-    return record.citation
 
 
 def _message(utterance: BenchDocument, opener: str | None) -> Message:
@@ -351,7 +321,7 @@ def _message(utterance: BenchDocument, opener: str | None) -> Message:
     Among people, the one who opens the conversation is the user and the others answer, as in a chat with an agent.
     """
     speaker = utterance.speaker
-    for role in ROLES:
-        if speaker and speaker.lower() == role:
-            return Message.of(role, utterance.text)
+    role = next((role for role in ROLES if (speaker or "").lower() == role), None)
+    if role is not None:
+        return Message.of(role, utterance.text)
     return Message.of("user" if speaker in (opener, None) else "assistant", utterance.text, sender=speaker)

@@ -50,18 +50,6 @@ class LiveTiming:
     """Time between two syncs if the kernel reports no changes."""
 
 
-@frozen
-class PendingChanges:
-    """Changes that were noticed together."""
-
-    notes: int = 0
-    """With conversations that are gone: the amount of talk does not matter there."""
-    transcripts: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.notes or self.transcripts)
-
-
 @dataclass
 class _ChangeCount:
     """Changes of one kind that are not indexed yet, with the times of the first and the last."""
@@ -93,14 +81,12 @@ class SyncSchedule:
         self._rest_until_s = -math.inf
         self._failures = 0
 
-    @property
-    def waiting(self) -> int:
-        """Number of changes that are not indexed yet."""
+    def note_changes(self, notes: int, transcripts: int, now_s: float) -> int:
+        """Take in changes, and return how many are not indexed yet. A conversation that is gone counts as a note: how
+        much was said in it does not matter."""
+        self._notes.add(notes, now_s)
+        self._talk.add(transcripts, now_s)
         return self._notes.count + self._talk.count
-
-    def note_change(self, changes: PendingChanges, now_s: float) -> None:
-        self._notes.add(changes.notes, now_s)
-        self._talk.add(changes.transcripts, now_s)
 
     def note_sync(self, now_s: float, *, took_s: float, ok: bool) -> None:
         self._notes, self._talk = _ChangeCount(), _ChangeCount()
@@ -171,8 +157,9 @@ class KernelWatch:
         # `watch` is a generator: the folders are watched from its first step on.
         self._first = self._next()
 
-    def wait(self, timeout_s: float) -> PendingChanges:
-        """Return the next changes, as soon as no more follow for a step; none when the time is up."""
+    def wait(self, timeout_s: float) -> tuple[int, int]:
+        """Return the number of the next changes of notes and of conversations, as soon as no more follow for a step; 0
+        when the time is up."""
         deadline = time.monotonic() + timeout_s
         changes, self._first = self._first, set()
         while not changes and changes is not None and time.monotonic() < deadline:
@@ -192,7 +179,7 @@ class KernelWatch:
                 or (not is_gone and os.path.isdir(path))
             ):
                 notes += 1
-        return PendingChanges(notes, transcripts)
+        return notes, transcripts
 
     def _next(self) -> set[tuple[int, str]] | None:
         """Return the changes of one step, or None if the watch was stopped."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal
 
 from kept.base.durable import make_private_folder
@@ -31,7 +30,6 @@ from kept.search.service import IndexService
 from kept.server.live.changes import (
     KernelWatch,
     LiveTiming,
-    PendingChanges,
     SyncSchedule,
 )
 
@@ -193,9 +191,7 @@ class LiveIndex:
     def __enter__(self) -> LiveIndex:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def state(self) -> LiveState:
@@ -315,23 +311,21 @@ class LeaderLoop:
         """Wait for changes until the schedule has to be asked again, at most for a tick."""
         wake_at_s = min(self.schedule.next_sync_at(), self.schedule.next_measuring_at())
         timeout_s = min(self.live.timing.tick_s, max(0.0, wake_at_s - time.monotonic()))
-        changes = PendingChanges()
+        notes = transcripts = 0
         if self.watch is None:
             self.live.stopping.wait(timeout_s)
         else:
             try:
-                changes = self.watch.wait(timeout_s)
+                notes, transcripts = self.watch.wait(timeout_s)
             except OSError as exc:
                 self._poll(str(exc))
-                changes = PendingChanges(notes=1)  # some may have been missed
+                notes = 1  # some may have been missed
         # The workspace or an extra path may have been replaced, or a link to it may lead elsewhere.
         before, self.root_files = self.root_files, list(map(file_number, self.roots))
         if self.root_files != before:
             self._end_watch()
-            changes = replace(changes, notes=changes.notes + 1)
-        if changes:
-            self.schedule.note_change(changes, time.monotonic())
-        self.live.update(waiting=self.schedule.waiting)
+            notes += 1
+        self.live.update(waiting=self.schedule.note_changes(notes, transcripts, time.monotonic()))
 
     def _is_due(self) -> bool:
         now_s = time.monotonic()
@@ -361,7 +355,7 @@ class LeaderLoop:
                 break
             self._begin_watch(folders)
         else:  # folders come and go faster than they can be watched
-            self.schedule.note_change(PendingChanges(notes=1), time.monotonic())
+            self.schedule.note_changes(1, 0, time.monotonic())
         self.live.update(watching=self.watching)
         self.live.ready.set()
 
@@ -398,35 +392,32 @@ class LeaderLoop:
         """Sync and report. Return whether the folders were listed."""
         started = time.monotonic()
         self.live.update(syncing=True, completed=0, total=0)
-        report, problem = self._try_to_sync()
-        syncs = self.live.state().syncs
-        if report is not None:
-            syncs += 1
-            now = self.service.clock.now().isoformat(timespec="seconds")
-            self.live.update(files=report.files, last_sync=now, syncs=syncs)
+        report: SyncReport | None = None
+        problem: str | None = None
+        try:
+            report = self.service.sync(progress=self._report_progress, by_request=False)
+            problem = next(iter(report.failures), None)
+        except _SyncStopped:
+            pass
+        except KeptError as exc:
+            problem = f"{exc.message} {exc.hint}".strip()
+        except Exception as exc:  # the thread must survive whatever one sync meets
+            log.info("a sync failed", exc_info=True)
+            problem = describe_unexpected(exc)
         now_s = time.monotonic()
         self.schedule.note_sync(now_s, took_s=now_s - started, ok=problem is None)
         self.live.update(syncing=False, waiting=0)
+        syncs = self.live.state().syncs
+        if report is not None:
+            now = self.service.clock.now().isoformat(timespec="seconds")
+            self.live.update(files=report.files, last_sync=now, syncs=syncs + 1)
         if problem:
             self.live.report_problem(problem)
         else:
             self.live.update(problem=None)
-        if report is not None and (report.indexed or report.removed or report.rebuilt or syncs == 1):
+        if report is not None and (report.indexed or report.removed or report.rebuilt or not syncs):
             self.live.emit("synced", report=report)
         return report is not None
-
-    def _try_to_sync(self) -> tuple[SyncReport | None, str | None]:
-        """Return the report, or None, and the problem, or None."""
-        try:
-            report = self.service.sync(progress=self._report_progress, by_request=False)
-        except _SyncStopped:
-            return None, None
-        except KeptError as exc:
-            return None, f"{exc.message} {exc.hint}".strip()
-        except Exception as exc:  # the thread must survive whatever one sync meets
-            log.info("a sync failed", exc_info=True)
-            return None, describe_unexpected(exc)
-        return report, report.failures[0] if report.failures else None
 
     def _report_progress(self, completed: int, total: int, label: str) -> None:
         if self.live.stopping.is_set():

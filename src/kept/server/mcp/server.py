@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import anyio.to_thread
 import mcp_types as types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
@@ -148,7 +148,10 @@ class MemoryServer:
         return types.ListToolsResult(tools=[_tool(tool) for tool in allowed])
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        run = functools.partial(self._run, params.name, params.arguments or {}, self._grant(ctx), _client_of(ctx))
+        grant, known = self._grant(ctx), ctx.session.client_params
+        # For the history of notes: the calling program, or else its token.
+        client = known.client_info.name if known else grant.name if grant else None
+        run = functools.partial(self._run, params.name, params.arguments or {}, grant, client)
         # A client that cancels gets its answer at once; the thread finishes the call.
         outcome = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
         # No structured content beside the text: a client would hand both to its model, which pays for both.
@@ -232,15 +235,6 @@ def read_resource(memory: Memory, uri: str) -> str:
     return "\n".join(texts)
 
 
-def _client_of(ctx: Context) -> str | None:
-    """Return the name of the calling program, for the history of notes, or else that of its token."""
-    params = ctx.session.client_params
-    if params is not None:
-        return params.client_info.name
-    grant: Grant | None = ctx.request.scope.get(GRANT) if ctx.request is not None else None
-    return grant.name if grant else None
-
-
 def _tool(tool: Tool) -> types.Tool:
     return types.Tool(
         name=tool.name,
@@ -298,19 +292,19 @@ async def repair_messages(reading: Any) -> AsyncIterator[MemoryObjectReceiveStre
     """Yield the messages of a transport. JavaScript sends half a surrogate pair for a cut emoji: such a line is read
     with U+FFFD in its place."""
     sending, receiving = anyio.create_memory_object_stream[Item](0)
+
+    async def relay() -> None:
+        async with sending:
+            try:
+                async for item in reading:
+                    await sending.send(_read_again(item) if isinstance(item, ValidationError) else item)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+                pass  # the server has ended
+
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_relay, reading, sending)
+        tasks.start_soon(relay)
         yield receiving
         tasks.cancel_scope.cancel()
-
-
-async def _relay(reading: Any, sending: MemoryObjectSendStream[Item]) -> None:
-    async with sending:
-        try:
-            async for item in reading:
-                await sending.send(_read_again(item) if isinstance(item, ValidationError) else item)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            pass  # the server has ended
 
 
 def _read_again(error: ValidationError) -> Item:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kept.errors import UsageError
 
@@ -19,11 +19,10 @@ PATH = "/mcp"
 MAX_BODY_BYTES = 4_000_000
 
 
-def load_server(
-    open_toolbox: Callable[[], Toolbox], *, project: str | None = None, is_shared: bool = False, searches: bool = True
-) -> MemoryServer:
-    """Return the server. Importing the SDK creates very many objects that live until the end: searching them for
-    garbage takes a sixth of the time, so collection is off during the import, and skips these objects for good."""
+def load_server(open_toolbox: Callable[[], Toolbox], **options: Any) -> MemoryServer:
+    """Return a `MemoryServer` with these options."""
+    # Importing the SDK creates very many objects that live until the end: searching them for garbage takes a sixth of
+    # the time, so collection is off during the import, and skips these objects for good.
     gc.disable()
     try:
         from kept.server.mcp.server import MemoryServer
@@ -32,7 +31,7 @@ def load_server(
     finally:
         gc.enable()
     gc.freeze()
-    return MemoryServer(open_toolbox, project=project, is_shared=is_shared, searches=searches)
+    return MemoryServer(open_toolbox, **options)
 
 
 def run_stdio(server: MemoryServer) -> None:

@@ -4,7 +4,6 @@
 function that takes a `Visit` and returns a response; it runs in a thread.
 
 visit, page_templates      one request and the memory behind it; templates and addresses
-web_chat                   the chat, and an answer as it is written
 note_html                  the text of a note as HTML
 changes_screen, chat_screen, conversations_screen, forget_screen, health_screen, note_screen, review_screen,
 search_screen, settings_screen, timeline_screen

@@ -14,7 +14,6 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -29,7 +28,7 @@ from kept.base.net.serving import GRANT, ROUTE, App, Receive, Scope, Send, Token
 from kept.errors import UsageError
 
 if TYPE_CHECKING:
-    from kept.server.web.page_templates import PageTemplates
+    from kept.server.web.page_templates import Renderer
 
 LINK_MINUTES = 15
 COOKIE_DAYS = 30
@@ -40,7 +39,7 @@ _BY_LINK = ""
 
 
 class WebAccess:
-    """Makes and checks everything that proves who a browser is. Safe to share between threads."""
+    """Makes and checks everything that proves who a browser is. Links are taken in the event loop only."""
 
     def __init__(self, key: bytes, clock: Clock, gate: TokenGate, *, always_links: bool = True) -> None:
         """``gate`` has tokens that open the pages. Unless ``always_links``, one-time links do so only as long as nobody
@@ -51,7 +50,6 @@ class WebAccess:
         self._always_links = always_links
         self._started_ms = self._now_ms()
         self._used: set[str] = set()
-        self._lock = Lock()
 
     @property
     def cookie_name(self) -> str:
@@ -80,11 +78,9 @@ class WebAccess:
         expires_ms = issued_ms + LINK_MINUTES * _MINUTE_MS
         if not self._started_ms <= issued_ms <= self._now_ms() < expires_ms:
             return False
-        with self._lock:
-            if body in self._used:
-                return False
-            self._used.add(body)
-        return True
+        is_new = body not in self._used
+        self._used.add(body)
+        return is_new
 
     # cookies and forms
 
@@ -221,18 +217,17 @@ class BrowserGuard:
         """Return why a request is refused, independent of who sends it, or None."""
         is_change = scope["method"] not in ("GET", "HEAD")
         origin = headers.get(b"origin")
-        if (origin is not None or is_change) and not is_own_origin(origin, headers.get(b"host", "")):
+        # The server itself, by its name and port; a proxy in front of it may add TLS.
+        scheme, _, authority = (origin or "").lower().partition("://")
+        is_own = (
+            scheme in ("http", "https") and bool(authority) and authority == headers.get(b"host", "").strip().lower()
+        )
+        if (origin is not None or is_change) and not is_own:
             return "Requests of other pages are refused."
         is_foreign = headers.get(b"sec-fetch-site", "none") not in ("same-origin", "none")
         if is_foreign and (is_change or scope["path"] not in FROM_ANYWHERE):
             return "Links on other pages do not lead here. Enter the address in the browser, or run 'kept web'."
         return None
-
-
-def is_own_origin(origin: str | None, host: str) -> bool:
-    """Return whether an origin is the server itself, by its name and port; a proxy in front of it may add TLS."""
-    scheme, _, authority = (origin or "").partition("://")
-    return scheme in ("http", "https") and bool(authority) and authority.lower() == host.strip().lower()
 
 
 # signing in: the one-time link of `kept web`, or a token
@@ -266,8 +261,8 @@ def _parse_form(body: bytes) -> dict[str, str]:
 class SignIn:
     """Pages for browsers without a cookie. As an ASGI application, it answers whatever they ask for."""
 
-    def __init__(self, templates: PageTemplates, access: WebAccess, *, agent_id: str) -> None:
-        self._templates = templates
+    def __init__(self, render: Renderer, access: WebAccess, *, agent_id: str) -> None:
+        self._render = render
         self._access = access
         self._agent_id = agent_id
         self.routes = [
@@ -285,7 +280,7 @@ class SignIn:
         return await self._page("sign_in.html", status, agent=self._agent_id, **values)
 
     async def _page(self, template: str, status: int, **values: Any) -> Response:
-        return HTMLResponse(await anyio.to_thread.run_sync(lambda: self._templates.render(template, **values)), status)
+        return HTMLResponse(await anyio.to_thread.run_sync(lambda: self._render(template, **values)), status)
 
     async def _open(self, request: Request) -> Response:
         """Exchange a one-time link for a cookie.

@@ -62,14 +62,6 @@ class LineWindow:
     def last(self) -> int:
         return self.first + len(self.lines) - 1
 
-    @property
-    def earlier(self) -> int | None:
-        return max(1, self.first - LINES_PER_PAGE) if self.first > 1 else None
-
-    @property
-    def later(self) -> int | None:
-        return self.last + 1 if self.last < self.total else None
-
 
 def list_conversations(visit: Visit) -> Response:
     page, channel, sessions = visit.page, visit.query.get("channel", "").strip(), visit.site.sessions
@@ -98,6 +90,7 @@ def show_conversation(visit: Visit) -> Response:
         record=record,
         views=view_lines(window.lines),
         window=window,
+        lines_per_page=LINES_PER_PAGE,
         cited=cited,
         others={name: other for name, other in others.items() if other is not None},
     )

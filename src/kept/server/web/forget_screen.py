@@ -11,10 +11,9 @@ from starlette.responses import Response
 from kept.base.limits import clip
 from kept.base.values import frozen
 from kept.errors import KeptError, UsageError
-from kept.forgetting.plan import TITLES, ForgetPlan, Place
+from kept.forgetting.plan import TITLES, ForgetPlan
 from kept.forgetting.receipt import read_receipts
 from kept.memory import Memory
-from kept.server.web.page_templates import reference_url
 from kept.server.web.visit import Page, Screen, Visit
 
 _RECEIPTS = 20
@@ -61,7 +60,6 @@ def show_forget(visit: Visit) -> Response:
         form=form,
         kinds=KINDS.items(),
         plan=plan,
-        link_to=link_to,
         problem=problem,
         receipts=read_receipts(visit.site.config)[::-1][:_RECEIPTS],
     )
@@ -85,12 +83,6 @@ def show_receipt(visit: Visit) -> Response:
             counts = Counter(str(place.get("kind")) for place in receipt.get("places") or ())
             return visit.render("receipt.html", receipt=receipt, counts=counts, titles=TITLES)
     raise UsageError("There is no such receipt.", hint="The page Forget lists the receipts.")
-
-
-def link_to(place: Place) -> str:
-    """Return the page that shows a place, if there is one."""
-    is_page = place.kind in ("note", "conversation", "session")
-    return reference_url(place.citation) if is_page else ""
 
 
 SCREEN = Screen(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import suppress
 
 from starlette.responses import Response
@@ -37,13 +36,7 @@ def show_health(visit: Visit) -> Response:
         inbox=inbox,
         days=DAYS,
         totals=[(purpose, tokens) for purpose, tokens in totals.most_common() if tokens],
-        spending=_newest(status.model_spending),
-        embedding=_newest(status.spending),
     )
-
-
-def _newest(spending: Iterable[ModelSpending | Spending]) -> list[ModelSpending | Spending]:
-    return sorted(spending, key=lambda spent: spent.day, reverse=True)[: 3 * DAYS]
 
 
 def show_checks(visit: Visit) -> Response:

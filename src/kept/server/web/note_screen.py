@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -23,7 +24,6 @@ from kept.memory import Memory
 from kept.notes.history.line_changes import LinesOverlap, diff_versions, take_back
 from kept.notes.line_edit import replace_text, save_text
 from kept.notes.workspace import NoteText, Workspace, decode, is_visible, may_be_title, show_path
-from kept.server.web.changes_screen import split_diff
 from kept.server.web.note_html import NoteSetting, plain_line, render_note
 from kept.server.web.page_templates import place_url
 from kept.server.web.visit import Page, Screen, Visit
@@ -43,10 +43,6 @@ class NotePart:
     first: int
     last: int
     total: int
-
-    @property
-    def next(self) -> int | None:
-        return self.last + 1 if self.last < self.total else None
 
 
 @frozen
@@ -172,22 +168,28 @@ def save_note(visit: Visit) -> Response:
     """Save the text of the form; or show it, if only a preview is asked for or the note has changed meanwhile."""
     memory, path = visit.memory, visit.path["path"]
     visit.require_change(path)
-    text = visit.text
+    text, digest = visit.text, visit.form.get("digest", "")
     if visit.form.get("do") == "preview":
-        return _editor(visit, load_note(memory, path), text, digest=visit.form.get("digest", ""), shows_preview=True)
+        opened = load_note(memory, path)
+        lines = text.split("\n")
+        part = cut_part(lines, _skip_properties(lines) + 1)
+        setting = NoteSetting(path, load_context(memory, opened.path).resolved, part.first)
+        return _editor(visit, opened, text, digest=digest, preview=render_note(part.text, setting))
     try:
         is_new = save_text(
             memory.workspace,
             path,
             text,
-            digest=visit.form.get("digest", ""),
+            digest=digest,
             max_bytes=memory.settings.max_file_bytes,
             recorder=memory.history.open_recorder(visit.site.author, why=visit.form.get("why", "").strip()),
         )
     except NoteConflict:
         opened = load_note(memory, path)
-        merged = _merge(memory, opened, text, visit.form.get("digest", ""))
-        return _editor(visit, opened, text if merged is None else merged, status=409, is_merged=merged is not None)
+        merged = _merge(memory, opened, text, digest)
+        text = text if merged is None else merged
+        conflict = diff_versions(opened.raw, replace_text(opened.raw, text, path), path, path)
+        return _editor(visit, opened, text, status=409, conflict=conflict, is_merged=merged is not None)
     return visit.redirect(place_url("note", path), notice="Saved." if is_new else "Nothing was changed.")
 
 
@@ -206,36 +208,9 @@ def _merge(memory: Memory, opened: NoteText, text: str, digest: str) -> str | No
         return None
 
 
-def _editor(
-    visit: Visit,
-    opened: NoteText,
-    text: str,
-    *,
-    digest: str | None = None,
-    shows_preview: bool = False,
-    status: int = 200,
-    is_merged: bool = False,
-) -> Response:
-    conflict = preview = None
-    if status == 409:
-        mine = replace_text(opened.raw, text, opened.path)
-        conflict = split_diff(diff_versions(opened.raw, mine, opened.path, opened.path))
-    if shows_preview:
-        context = load_context(visit.memory, opened.path)
-        lines = text.split("\n")
-        part = cut_part(lines, _skip_properties(lines) + 1)
-        preview = render_note(part.text, NoteSetting(opened.path, context.resolved, part.first))
-    return visit.render(
-        "edit.html",
-        status=status,
-        opened=opened,
-        text=text,
-        digest=opened.version if digest is None else digest,
-        why=visit.form.get("why", ""),
-        conflict=conflict,
-        preview=preview,
-        is_merged=is_merged,
-    )
+def _editor(visit: Visit, opened: NoteText, text: str, **shown: Any) -> Response:
+    values = {"digest": opened.version, "conflict": None, "preview": None, "is_merged": False, **shown}
+    return visit.render("edit.html", opened=opened, text=text, why=visit.form.get("why", ""), **values)
 
 
 # images and other files that notes refer to, from inside the workspace only

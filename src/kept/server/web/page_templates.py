@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -14,8 +14,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from kept import __version__
 from kept.base.clock import Clock
 from kept.base.records import parse_citation
+from kept.base.values import frozen
 from kept.base.wording import plural, size_text
 from kept.sessions.transcript_paths import is_transcript_citation, parse_transcript_name
+
+Renderer = Callable[..., str]
+"""Makes a page of the name of a template and its values."""
+_DIFF_KINDS = {"@": "hunk", "+": "added", "-": "removed", "\\": "aside"}
 
 
 def place_url(prefix: str, path: str) -> str:
@@ -48,6 +53,25 @@ def day_url(day: dt.date) -> str:
     return f"/timeline?day={day:%Y-%m-%d}"
 
 
+@frozen
+class DiffLine:
+    kind: str
+    """Class of the line: added, removed, hunk, aside or same."""
+    text: str
+
+
+def diff_lines(diff: str) -> list[DiffLine]:
+    """Return the lines of a unified diff without its head, each with its class."""
+    lines = diff.removesuffix("\n").split("\n") if diff else []
+    shown = []
+    for line in lines[2 if diff.startswith("--- ") else 0 :]:
+        sign, text = line[:1], line[1:].removesuffix("\r")
+        if sign == "@":
+            text = f"line {line.partition('+')[2].partition(',')[0].partition(' ')[0]}"
+        shown.append(DiffLine(_DIFF_KINDS.get(sign, "same"), text))
+    return shown
+
+
 @cache
 def _environment() -> Environment:
     """Return the templates, compiled now and not while somebody waits for a page."""
@@ -60,8 +84,8 @@ def _environment() -> Environment:
         auto_reload=False,
         cache_size=-1,
     )
-    addresses = (citation_url, conversation_url, day_url, place_url, reference_url)
-    environment.globals.update({function.__name__: function for function in addresses}, version=__version__)
+    functions = (citation_url, conversation_url, day_url, diff_lines, place_url, reference_url)
+    environment.globals.update({function.__name__: function for function in functions}, version=__version__)
     environment.filters.update(
         ago=pass_context(lambda context, when: describe_time(when, context["now"])),
         cost=cost_text,
@@ -75,17 +99,12 @@ def _environment() -> Environment:
     return environment
 
 
-class PageTemplates:
-    """Renders templates. ``navigation`` are the screens in its order."""
-
-    def __init__(self, clock: Clock, navigation: Sequence[Any]) -> None:
-        self._clock = clock
-        self._navigation = navigation
-        _environment()
-
-    def render(self, template: str, **values: Any) -> str:
-        shared = {"navigation": self._navigation, "now": self._clock.now()}
-        return _environment().get_template(template).render(**shared, **values)
+def make_renderer(clock: Clock, navigation: Sequence[Any]) -> Renderer:
+    """Return what renders templates. ``navigation`` are the screens in its order."""
+    templates = _environment()
+    return lambda template, **values: templates.get_template(template).render(
+        navigation=navigation, now=clock.now(), **values
+    )
 
 
 def cost_text(spent: Any) -> str:

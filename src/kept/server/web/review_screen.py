@@ -4,32 +4,13 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from kept.base.values import frozen
 from kept.errors import KeptError, UsageError
-from kept.notes.review_queue import ReviewItem, ReviewPreview, ReviewQueue, ReviewResult
+from kept.notes.review_queue import ReviewResult
 from kept.notes.workspace import is_persons_own
-from kept.server.web.changes_screen import DiffLine, cut_diff
 from kept.server.web.visit import Page, Screen, Visit
 
 PER_PAGE = 20
 _DONE = {"accepted": "Accepted", "edited": "Edited and accepted", "rejected": "Rejected"}
-
-
-@frozen
-class ReviewView:
-    """A change that waits, with what it does."""
-
-    item: ReviewItem
-    preview: ReviewPreview
-    diff: tuple[DiffLine, ...]
-    more_lines: int
-    instructs: bool
-    """True if the note says what agents do."""
-
-    @property
-    def author(self) -> str:
-        by = self.item.by
-        return ", ".join(name for name in (by.client, by.tool or by.agent) if name) or "an agent"
 
 
 def show_review(visit: Visit) -> Response:
@@ -38,21 +19,17 @@ def show_review(visit: Visit) -> Response:
     session = visit.query.get("session", "").strip()
     waiting = queue.list(session=session or None)
     first = (visit.page - 1) * PER_PAGE
-    shown = waiting.items[first : first + PER_PAGE]
     return visit.render(
         "review.html",
-        views=[_view(queue, item) for item in shown],
+        items=waiting.items[first : first + PER_PAGE],
+        preview_of=queue.preview,
+        instructs=is_persons_own,
         waiting=len(waiting.items),
         degraded=waiting.degraded,
         session=session,
         has_next=len(waiting.items) > first + PER_PAGE,
         agent_writes=queue.settings.agent_writes,
     )
-
-
-def _view(queue: ReviewQueue, item: ReviewItem) -> ReviewView:
-    preview = queue.preview(item)
-    return ReviewView(item, preview, *cut_diff(preview.diff), is_persons_own(item.path))
 
 
 def decide(visit: Visit) -> Response:

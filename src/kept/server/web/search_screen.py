@@ -5,13 +5,13 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from kept.base.records import Hit, ScorePart, SearchResult
+from kept.base.records import Hit, SearchResult
 from kept.base.values import frozen
 from kept.errors import KeptError, UsageError
 from kept.memory import Memory
@@ -23,23 +23,8 @@ from kept.server.web.visit import Page, Screen, Visit
 
 PER_PAGE = 20
 _MOST_TAGS = 100
-_LINES_SHOWN = 6
 _RECENT = 8
 _FENCES = ("```", "~~~")
-TIMES = (("", "Any time"), ("today", "Today"), ("7d", "Last 7 days"), ("30d", "Last 30 days"), ("365d", "Last year"))
-SOURCES = (("", "Notes and conversations"), ("memory", "Notes"), ("sessions", "Conversations"))
-
-_SCORE_WIDTH = 100.0
-"""Width of a score of 1."""
-_HUES = {
-    **dict.fromkeys(("words", "coverage", "around", "reach", "answers"), "words"),
-    **dict.fromkeys(("meaning", "beside"), "meaning"),
-    **dict.fromkeys(("recency", "when"), "time"),
-    "exact": "exact",
-}
-"""Colours of parts of a score by their name, as classes of the style sheet."""
-
-MatchedLine = tuple[tuple[str, bool], ...]
 
 
 @frozen
@@ -72,22 +57,6 @@ class SearchForm:
         return f"/?{urlencode(fields)}" if fields else "/"
 
 
-Stretch = tuple[ScorePart, str, float, float]
-"""A part of a score with the class that colours it, where it begins in the bar, and how long it is there."""
-
-
-@frozen
-class HitView:
-    """A hit as the page shows it."""
-
-    hit: Hit
-    title: str
-    lines: tuple[MatchedLine, ...]
-    more_lines: int
-    bar: tuple[Stretch, ...]
-    further: tuple[HitView, ...] = ()
-
-
 def show_search(visit: Visit) -> Response:
     form = SearchForm.read(visit.query)
     choices = load_choices(visit)
@@ -95,17 +64,15 @@ def show_search(visit: Visit) -> Response:
         return visit.render("search.html", form=form, **choices, **_overview(visit.memory))
     limit = visit.number("show", PER_PAGE, least=1, most=200)
     problem: KeptError | None = None
-    result, views = SearchResult(()), []
+    result, words = SearchResult(()), list[str]()
     try:
         filters = form.filters
         tag = filters.pop("tag", "")
         result = visit.memory.search(form.q, max_results=limit, tags=[tag] if tag else (), **filters)
         words = [] if result.period else query_words(form.q)
-        views = [_view(hit, words) for hit in result.hits]
     except UsageError as exc:
         problem = exc
-    dropped = sorted(result.dropped, key=lambda entry: (entry.reason, -entry.score))
-    has_more = len(result.hits) >= limit and any(entry.reason == "beyond max_results" for entry in dropped)
+    has_more = len(result.hits) >= limit and any(entry.reason == "beyond max_results" for entry in result.dropped)
     if result.period:
         has_more = result.period.total > len(result.hits)
     return visit.render(
@@ -114,9 +81,8 @@ def show_search(visit: Visit) -> Response:
         **choices,
         result=result,
         problem=problem,
-        certain=[view for view in views if view.hit.grade != "weak"],
-        weak=[view for view in views if view.hit.grade == "weak"],
-        dropped=[(reason, [*entries]) for reason, entries in groupby(dropped, key=lambda entry: entry.reason)],
+        title_of=_title,
+        lines_of=partial(_lines, words),
         more_url=form.url(show=limit + PER_PAGE) if has_more else None,
     )
 
@@ -128,30 +94,15 @@ def add_entry(visit: Visit) -> Response:
     return visit.redirect("/", notice=f"{written.citation} {end}")
 
 
-def _view(hit: Hit, words: list[str]) -> HitView:
+def _title(hit: Hit) -> str:
+    return " › ".join(hit_headings(hit)) or posixpath.splitext(posixpath.basename(hit.path))[0]
+
+
+def _lines(words: Sequence[str], hit: Hit) -> list[list[tuple[str, bool]]]:
+    """Return the lines of a hit in pieces, each with whether it matched."""
     lines = [plain_line(line) for line in snippet_lines(hit) if not line.lstrip().startswith(_FENCES)]
     also = [*words, *(word.lower() for word in hit.other_words)]
-    matched = tuple(tuple(split_matches(line, also)) for line in lines[:_LINES_SHOWN])
-    return HitView(
-        hit,
-        " › ".join(hit_headings(hit)) or posixpath.splitext(posixpath.basename(hit.path))[0],
-        matched,
-        max(0, len(lines) - _LINES_SHOWN),
-        score_bar(hit.parts),
-        tuple(_view(passage, words) for passage in hit.further),
-    )
-
-
-def score_bar(parts: Sequence[ScorePart]) -> tuple[Stretch, ...]:
-    """Return the bar of a score. What a part takes away is drawn back from where the parts before it ended."""
-    bar: list[Stretch] = []
-    at = 0.0
-    for part in parts:
-        start, at = at, at + part.value * _SCORE_WIDTH
-        left, right = max(0.0, min(start, at)), min(_SCORE_WIDTH, max(start, at))
-        hue = "loss" if part.value < 0 else _HUES.get(part.name, "other")
-        bar.append((part, hue, round(left, 2), round(max(0.0, right - left), 2)))
-    return tuple(bar)
+    return [[*split_matches(line, also)] for line in lines]
 
 
 def load_choices(visit: Visit) -> dict[str, Any]:
@@ -164,7 +115,7 @@ def load_choices(visit: Visit) -> dict[str, Any]:
         tags = sorted((count.tag, count.notes) for count in counts)
         channels = visit.site.sessions.channels()
     projects = [project.name for project in list_projects(workspace)] if has_projects(workspace) else []
-    return {"tags": tags, "channels": channels, "projects": projects, "times": TIMES, "sources": SOURCES}
+    return {"tags": tags, "channels": channels, "projects": projects}
 
 
 def _overview(memory: Memory) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from kept.config.layers import FLAGS
 from kept.config.setting import SettingRow, list_settings, value_text
 from kept.errors import KeptError, UsageError
 from kept.notes.history.line_changes import diff_versions
-from kept.server.web.changes_screen import split_diff
 from kept.server.web.visit import Page, Screen, Visit
 
 _OTHER = "Other"
@@ -39,19 +38,9 @@ class SettingView:
         return self.help.section if self.help else _OTHER
 
     @property
-    def is_number(self) -> bool:
-        """Return whether it is a number, or a switch."""
-        return isinstance(self.row.value, int | float)
-
-    @property
     def layer(self) -> str:
         """Return the layer that the value comes from, without the path of its file."""
         return self.row.origin.partition(" file ")[0] + (" file" if " file " in self.row.origin else "")
-
-    @property
-    def is_own(self) -> bool:
-        """Return whether the user's file has it, so that it can be removed there."""
-        return self.layer == "user file"
 
     def mentions(self, words: Sequence[str]) -> bool:
         text = f"{self.row.name} {self.help.meaning if self.help else ''} {self.section}".lower()
@@ -103,7 +92,7 @@ def change_setting(visit: Visit) -> Response:
         diff = Redactor(secrets_of(loaded.config))(diff)
         for secret in filter(None, values if view.row.is_secret else ()):  # however short it is
             diff = diff.replace(secret, REDACTED)
-        return visit.render("setting.html", **shown, diff=split_diff(diff), problem=None)
+        return visit.render("setting.html", **shown, diff=diff, problem=None)
     state = "changed" if change.is_changed else "as it was"
     text = f"{change.name}: {state}. Programs that are running, this server too, use it after their next start."
     return visit.redirect(f"/settings?find={change.name}", notice=text)
@@ -142,6 +131,8 @@ SCREEN = Screen(
 
 
 _IN_WHEEL = "settings.md"
+_IN_REPOSITORY = Path(kept.__file__).parents[2] / "docs" / "reference" / "config.md"
+"""The page in the repository that an editable install runs from."""
 _ROW = re.compile(r"^\| `([a-z_.]+)` \| (.*?) \| (.*) \|$")
 _HEADING = re.compile(r"^#{2,3} (.+)$")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -158,21 +149,14 @@ class SettingHelp:
 def load_setting_help() -> dict[str, SettingHelp]:
     """Return the explanation of each setting by its name, in the order of the reference."""
     section, explained = "", {}
-    for line in _reference().splitlines():
+    packaged = files("kept.server.web").joinpath(_IN_WHEEL)
+    page = packaged if packaged.is_file() else _IN_REPOSITORY
+    for line in page.read_text(encoding="utf-8").splitlines() if page.is_file() else ():
         if heading := _HEADING.match(line):
             section = heading[1]
         elif row := _ROW.match(line):
             explained[row[1]] = SettingHelp(section, _plain(row[2]), _plain(row[3]))
     return explained
-
-
-def _reference() -> str:
-    """Return the page: of the wheel, or of the repository that an editable install runs from."""
-    packaged = files("kept.server.web").joinpath(_IN_WHEEL)
-    if packaged.is_file():
-        return packaged.read_text(encoding="utf-8")
-    repository = Path(kept.__file__).parents[2] / "docs" / "reference" / "config.md"
-    return repository.read_text(encoding="utf-8") if repository.is_file() else ""
 
 
 def _plain(text: str) -> str:

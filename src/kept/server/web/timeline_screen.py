@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
+from contextlib import suppress
 
 from starlette.responses import Response
 
 from kept.base.records import Filter, Source
 from kept.base.values import frozen
-from kept.base.wording import plural
 from kept.server.web.visit import Page, Screen, Visit
 
 _MOST_PER_DAY = 200
 _FIRST_YEAR, _LAST_YEAR = 1970, 2200
 _DAYS_SHOWN = 7
 """Days with entries on one page."""
-_STEP, _LEFT, _TOP = 14, 26, 16
-"""Distance of two squares of the calendar, and where the first is."""
 _LEVELS = 4
 _DAY = dt.timedelta(days=1) - dt.timedelta(milliseconds=1)
-_WEEK = 7
 _WEEKS = 53
 
 DayCounts = Mapping[dt.date, Mapping[Source, int]]
@@ -31,7 +28,10 @@ def show_timeline(visit: Visit) -> Response:
     """Show the days up to one, newest first, with the calendar of the year that ends there."""
     memory = visit.memory
     today = memory.clock.now().astimezone().date()
-    day = read_day(visit.query.get("day", ""), today)
+    day = today
+    with suppress(ValueError):  # an address without a day means today
+        asked = dt.date.fromisoformat(visit.query.get("day", ""))
+        day = asked if _FIRST_YEAR <= asked.year < _LAST_YEAR else today
     rows, degraded = memory.index_service.read(
         lambda index: index.words.remember("days", lambda: index.live.lists.count_days(Filter()))
     )
@@ -56,57 +56,27 @@ def show_timeline(visit: Visit) -> Response:
     )
 
 
-def read_day(text: str, today: dt.date) -> dt.date:
-    """Return the day that the address names, or today."""
-    try:
-        day = dt.date.fromisoformat(text)
-    except ValueError:
-        return today
-    return day if _FIRST_YEAR <= day.year < _LAST_YEAR else today
-
-
 # the calendar
 
 
 @frozen
 class DaySquare:
     day: dt.date
-    x: int
-    y: int
     level: int
     """From 0, nothing, to 4."""
-    label: str
-
-
-@frozen
-class CalendarMap:
-    squares: tuple[DaySquare, ...]
-    months: tuple[tuple[str, int], ...]
-    """Names of the months, and where they begin."""
-    width: int
-    height: int
     total: int
+    count: Mapping[Source, int]
 
 
-def make_calendar(counts: DayCounts, last: dt.date) -> CalendarMap:
-    """Return the map of the weeks up to that of the last day. Weeks begin on Monday."""
+def make_calendar(counts: DayCounts, last: dt.date) -> list[DaySquare]:
+    """Return the days of the weeks up to that of the last day. Weeks begin on Monday."""
     monday = last - dt.timedelta(days=last.weekday()) - dt.timedelta(weeks=_WEEKS - 1)
     days = [monday + dt.timedelta(days=number) for number in range((last - monday).days + 1)]
     totals = [sum(counts.get(day, {}).values()) for day in days]
     most = max(totals)
-    squares = []
-    for number, (day, total) in enumerate(zip(days, totals, strict=True)):
-        # By square root: one busy day must not make all others pale.
-        level = max(1, round(_LEVELS * (total / most) ** 0.5)) if total else 0
-        x, y = _LEFT + number // _WEEK * _STEP, _TOP + number % _WEEK * _STEP
-        squares.append(DaySquare(day, x, y, level, _label(day, counts.get(day, {}))))
-    months = tuple((f"{square.day:%b}", square.x) for square in squares if square.day.day == 1)
-    return CalendarMap(tuple(squares), months, _LEFT + _WEEKS * _STEP, _TOP + _WEEK * _STEP, sum(totals))
-
-
-def _label(day: dt.date, count: Mapping[Source, int]) -> str:
-    nouns: dict[Source, str] = {"memory": "passage", "sessions": "message"}
-    return f"{day}: {', '.join(plural(count[source], noun) for source, noun in nouns.items() if source in count)}"
+    # By square root: one busy day must not make all others pale.
+    levels = [max(1, round(_LEVELS * (total / most) ** 0.5)) if total else 0 for total in totals]
+    return list(map(DaySquare, days, levels, totals, [counts.get(day, {}) for day in days]))
 
 
 SCREEN = Screen(

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -18,51 +18,45 @@ from kept.config import LoadedConfig
 from kept.memory import Memory
 from kept.notes.history.note_history import Author
 from kept.notes.workspace import is_instruction
-from kept.server.web.page_templates import PageTemplates
+from kept.server.web.page_templates import Renderer
 from kept.sessions.store import SessionStore
 
 if TYPE_CHECKING:
     from kept.models.base import ChatModel
     from kept.server.live import LiveIndex, LiveState
-    from kept.server.web.web_chat import WebChat
+    from kept.server.web.chat_screen import WebChat
 
 _LONG_SYNC = 20
 """Files from which the progress of a sync is shown."""
 
 
+@dataclass
 class Site:
     """Everything that the pages of one agent need. Safe to share between threads."""
 
-    def __init__(
-        self, loaded: LoadedConfig, memory: Memory, sessions: SessionStore, *, model: ChatModel | None = None
-    ) -> None:
-        """``model`` answers in the chat instead of the configured one."""
-        self.loaded = loaded
-        self.memory = memory
-        self.sessions = sessions
-        self.config = memory.config
-        self.live: LiveIndex | None = None
-        self.is_stopping: Callable[[], bool] = lambda: False
-        """Returns whether the server is about to stop. Streams end then, and do not delay it."""
-        self._model = model
+    loaded: LoadedConfig
+    memory: Memory
+    sessions: SessionStore
+    live: LiveIndex | None = None
+    is_stopping: Callable[[], bool] = lambda: False
+    """Returns whether the server is about to stop. Streams end then, and do not delay it."""
+    model: ChatModel | None = None
+    """Answers in the chat instead of the configured one."""
+
+    def __post_init__(self) -> None:
+        self.config = self.memory.config
 
     @cached_property
     def chat(self) -> WebChat:
         """Conversations with the agent. Only for the event loop of the server."""
-        from kept.server.web.web_chat import WebChat
+        from kept.server.web.chat_screen import WebChat
 
-        return WebChat(self, self._model)
+        return WebChat(self, self.model)
 
     async def close_chat(self) -> None:
-        """Stop answers that are being written. To be called in the event loop, before `close`."""
+        """Stop answers that are being written. To be called in the event loop."""
         if "chat" in vars(self):
             await self.chat.close()
-
-    def close(self) -> None:
-        if self.live is not None:
-            self.live.stop()
-        self.memory.close()
-        self.sessions.close()
 
     @property
     def author(self) -> Author:
@@ -85,7 +79,7 @@ class Visit:
     """One request. ``form`` has the fields of a form whose token was checked; it is empty for other requests."""
 
     site: Site
-    templates: PageTemplates
+    renderer: Renderer
     request: Request
     form: Mapping[str, str]
     form_token: str
@@ -105,12 +99,6 @@ class Visit:
         if is_instruction(self.memory.workspace, path):
             self.grant.require("change instructions")
 
-    @property
-    def url(self) -> str:
-        """Path and query of this request."""
-        query = self.request.url.query
-        return self.request.url.path + (f"?{query}" if query else "")
-
     def number(self, name: str, default: int, *, least: int = 0, most: int = 1_000_000) -> int:
         """Return a number of the query, or the default if it is none. It is moved into the range."""
         text = self.query.get(name, "")
@@ -127,12 +115,6 @@ class Visit:
         """Number of the page of a list, from 1."""
         return self.number("page", 1, least=1)
 
-    @property
-    def list_url(self) -> str:
-        """Address of this list, to which the number of a page is added."""
-        query = urlencode({name: value for name, value in self.query.items() if name != "page"})
-        return f"{self.request.url.path}?{query}{'&' if query else ''}page="
-
     def back(self, default: str) -> str:
         """Return the page of ours that the form names in ``back``, or the default."""
         url = self.form.get("back", "")
@@ -140,7 +122,7 @@ class Visit:
 
     def render(self, template: str, *, status: int = 200, **values: Any) -> Response:
         notice = unquote(self.request.cookies.get(NOTICE_COOKIE, ""))[:_MAX_NOTICE]
-        text = self.templates.render(
+        text = self.renderer(
             template,
             **values,
             agent=self.site.config.agent_id,
@@ -150,8 +132,7 @@ class Visit:
             review_count=self.memory.review.count(),
             notice=notice,
             page=self.page,
-            list_url=self.list_url,
-            url=self.url,
+            url=self.request.url.replace(scheme="", netloc=""),
         )
         response = HTMLResponse(text, status)
         if notice:

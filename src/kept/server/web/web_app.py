@@ -34,7 +34,7 @@ from kept.server.web import (
     timeline_screen,
 )
 from kept.server.web.access import BrowserGuard, PolicyHeaders, SignIn, WebAccess, read_form
-from kept.server.web.page_templates import PageTemplates
+from kept.server.web.page_templates import Renderer, make_renderer
 from kept.server.web.visit import Page, Site, Visit
 
 _THREADS = 8
@@ -63,9 +63,9 @@ SCREENS = (
 
 def make_web_app(site: Site, access: WebAccess, *, hosts: Iterable[str] = ()) -> App:
     """Return the application behind its guards. ``hosts`` are the names under which it is reached, besides loopback."""
-    templates = PageTemplates(site.memory.clock, SCREENS)
-    pages = PageRunner(site, templates, access)
-    sign_in = SignIn(templates, access, agent_id=site.config.agent_id)
+    render = make_renderer(site.memory.clock, SCREENS)
+    pages = PageRunner(site, render, access)
+    sign_in = SignIn(render, access, agent_id=site.config.agent_id)
     routes = [
         Mount("/static", _static),
         *sign_in.routes,
@@ -88,12 +88,12 @@ async def _static(scope: Scope, receive: Receive, send: Send) -> None:
 class PageRunner:
     """Runs the functions behind pages: in threads, with checked forms, and with errors as pages."""
 
-    def __init__(self, site: Site, templates: PageTemplates, access: WebAccess) -> None:
+    def __init__(self, site: Site, render: Renderer, access: WebAccess) -> None:
         self._site = site
-        self._templates = templates
+        self._render = render
         self._access = access
         self._hide_secrets = Redactor(secrets_of(site.config))
-        self._limiter: anyio.CapacityLimiter | None = None
+        self._limiter = anyio.CapacityLimiter(_THREADS)
 
     def endpoint(self, page: Page, screen: str) -> Endpoint:
         async def answer(request: Request) -> Response:
@@ -124,14 +124,12 @@ class PageRunner:
         return answer
 
     async def _in_thread(self, action: Callable[[], Any]) -> Response:
-        if self._limiter is None:
-            self._limiter = anyio.CapacityLimiter(_THREADS)
         response: Response = await anyio.to_thread.run_sync(action, limiter=self._limiter)
         return response
 
     def _visit(self, request: Request, form: dict[str, str], screen: str = "") -> Visit:
         token = self._access.form_token(request.scope["kept.cookie"])
-        return Visit(self._site, self._templates, request, form, token, screen)
+        return Visit(self._site, self._render, request, form, token, screen)
 
     async def _read_form(self, request: Request, cookie: str) -> dict[str, str]:
         """Return the fields of a form. Raise UsageError unless it is a form of a page that this browser got."""

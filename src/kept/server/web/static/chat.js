@@ -88,8 +88,10 @@ function show(answer, event) {
     text.classList.remove("busy");
     text.append(event.text);
     if (near) scroll();
-  } else if (event.type === "tool") {
+  } else if (event.type === "tool" && event.status === "started") {
     text?.before(element("p", "fold", `… ${event.name}`));
+  } else if (event.type === "tool" && event.status === "failed") {
+    answer.append(element("p", "notice", `${event.name} did not work.`));
   } else if (event.type === "notice" || event.type === "error") {
     answer.append(element("p", event.type === "error" ? "notice bad" : "notice", event.text));
   } else if (event.type === "approval") {
