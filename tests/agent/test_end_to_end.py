@@ -38,9 +38,6 @@ def test_a_question_is_answered_from_memory_with_a_tool(tmp_path, server, provid
         assert [message.role for message in at.messages()] == ["user", "assistant", "tool", "assistant"]
 
 
-# no model at all
-
-
 def test_without_a_model_a_question_is_answered_with_what_is_found(tmp_path):
     with open_agent(tmp_path, ExtractiveChat(context_window=4_000)) as at:
         write_note(at.workspace, "memory/servers.md", "The staging database listens on port 5433.\n")

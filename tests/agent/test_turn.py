@@ -31,9 +31,6 @@ def outputs(request) -> list[ToolOutput]:
     return [part for turn in request.turns for part in turn.parts if isinstance(part, ToolOutput)]
 
 
-# what is said is remembered
-
-
 def test_a_message_is_on_disk_before_the_model_is_asked(tmp_path):
     with open_agent(tmp_path) as at:
         seen = []
@@ -75,9 +72,6 @@ def test_a_degraded_memory_is_said_once(tmp_path):
         again = [event.text for event in at.say("Something else?") if isinstance(event, Notice)]
         assert any("broken" in text for text in first)
         assert not set(first) & set(again)
-
-
-# tools
 
 
 def test_tools_are_used_as_often_as_the_model_asks(tmp_path):
@@ -150,9 +144,6 @@ def test_what_was_said_beside_the_last_call_is_the_reply_where_nothing_follows(t
         assert reply(at.say("Ann likes tea.", as_id="a")).text == "Ann likes tea, noted."
 
 
-# silence
-
-
 @pytest.mark.parametrize(
     ("answer", "sent"),
     [
@@ -186,9 +177,6 @@ def test_reasoning_before_an_answer_is_recorded_and_never_shown(tmp_path, size):
         events = at.say("Hi again")
         assert (written(events), reply(events).text) == ("", "The model sent an empty answer.")
         assert "greets me" not in shown(at.model.requests[-1])
-
-
-# asked again
 
 
 def test_the_same_message_is_answered_once(tmp_path):
@@ -265,9 +253,6 @@ def test_a_turn_that_is_cancelled_while_the_model_thinks_can_be_asked_again(tmp_
         assert reply(at.say("Hello?", as_id="a")).text == "Whole."
 
 
-# models that fail
-
-
 def test_an_answer_that_was_cut_off_or_declined_is_said(tmp_path):
     ends = [["A long", Finished("length", ModelUsage())], [Finished("refused", ModelUsage())]]
     with open_agent(tmp_path, ScriptedChat(ends)) as at:
@@ -294,9 +279,6 @@ def test_a_stopped_message_is_not_asked_again(tmp_path):
         turns = at.model.requests[-1].turns
         assert [turn.role for turn in turns] == ["user", "assistant", "user"]
         assert reply(at.say("Delete everything!", as_id="a")).silent
-
-
-# several at once
 
 
 def test_turns_of_one_session_follow_each_other_and_those_of_two_do_not_wait(tmp_path):

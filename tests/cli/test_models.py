@@ -53,9 +53,6 @@ def state_of(listed, name: str):
     return next(entry for entry in listed["models"] if entry["name"] == name)
 
 
-# the list
-
-
 def test_the_list_names_every_model_with_size_languages_and_licence(run, home):
     listed = run("models", "--json")
     check("models", listed)
@@ -68,9 +65,6 @@ def test_the_list_names_every_model_with_size_languages_and_licence(run, home):
     assert "download 72.5 MB" in text
     assert "multilingual" in text
     assert not (home / "models").exists()
-
-
-# downloading
 
 
 def test_a_pulled_model_is_used_without_any_setting(run, in_catalogue, home, tmp_path, monkeypatch):
@@ -90,9 +84,6 @@ def test_an_unknown_model_is_refused_with_the_nearest_name(run):
     with pytest.raises(KeptError, match="no model 'bge-smal'") as caught:
         run("models", "pull", "bge-smal")
     assert "bge-small-en" in caught.value.hint
-
-
-# switching
 
 
 def test_use_embeds_everything_writes_the_setting_and_switches_the_index(run, tiny, home):
@@ -147,9 +138,6 @@ def test_a_reranker_is_switched_on_by_its_path(run, monkeypatch, home):
     assert state_of(run("models", "--json"), "judge")["inUse"]
     with pytest.raises(KeptError, match="in use"):
         run("models", "remove", "judge")
-
-
-# removing
 
 
 def test_a_model_is_removed_unless_the_settings_name_it(run, tiny, in_catalogue, home):

@@ -40,9 +40,6 @@ OWN = "memory/projects/otter/release.md"
 OTHER = "memory/projects/badger/release.md"
 
 
-# adding
-
-
 def test_a_project_is_a_folder_with_the_remote_in_plain_sight(kept, workspace, otter):
     ended = kept("init", "--project", cwd=otter / "src")
     assert (ended.code, "Project otter is ready, for github.com/ada/otter." in ended.out) == (0, True)
@@ -113,9 +110,6 @@ def test_outside_every_project_there_is_none_to_write_to(kept, workspace):
     assert "kept init --project" in ended.err
 
 
-# writing
-
-
 def test_notes_go_to_the_project_only_if_asked(kept, projects, otter):
     def path(*args):
         return kept("add", *args, "--json", cwd=otter).json["path"]
@@ -129,9 +123,6 @@ def test_notes_go_to_the_project_only_if_asked(kept, projects, otter):
     assert path("--project", "none", "Shared.") == f"memory/{today()}.md"
 
 
-# searching
-
-
 def test_a_search_in_a_project_prefers_it_and_leaves_out_the_others(kept, projects, otter):
     ended = kept("search", "release", "--json", "--explain", "--min-score", "0", cwd=otter)
     assert found(ended) == sorted([OWN, SHARED])
@@ -143,18 +134,12 @@ def test_a_search_in_a_project_prefers_it_and_leaves_out_the_others(kept, projec
     assert "project badger" in kept("search", "release of badger").out, "outside every project"
 
 
-# conversations
-
-
 def test_an_imported_conversation_remembers_its_repository(kept, home, otter, tmp_path):
     record = {"type": "user", "uuid": "a", "parentUuid": None, "sessionId": "s", "cwd": str(otter / "src"),
               "timestamp": "2026-03-14T10:00:00.000Z", "message": {"role": "user", "content": "Hello"}}  # fmt: skip
     kept("import", "claude-code", write_file(tmp_path / "s.jsonl", json.dumps(record) + "\n"))
     with SessionStore.open(home=home) as sessions:
         assert sessions.recent()[0].metadata["remote"] == "github.com/ada/otter"
-
-
-# hooks
 
 
 def test_a_session_in_a_project_begins_with_its_notes(kept, workspace, projects, otter, badger):
@@ -167,9 +152,6 @@ def test_a_session_in_a_project_begins_with_its_notes(kept, workspace, projects,
     for line in ("> - Ines prefers tea.", "> - Tabs, not spaces.", "> The build is green."):
         assert line in context
     assert "red" not in context
-
-
-# connecting
 
 
 def test_connecting_in_a_project_binds_the_entry(kept, workspace, otter):

@@ -108,9 +108,6 @@ def said(report: SyncReport) -> str:
     return " ".join(problem.reason for problem in report.problems)
 
 
-# in good times
-
-
 def test_many_texts_go_in_one_batch_and_are_found_by_meaning(place):
     place.write()
     memory = place.memory()
@@ -182,9 +179,6 @@ def test_usage_counts_what_a_batch_brought_and_estimates_what_is_not_told(place)
     place.memory(embedder=embedder).sync()
     assert embedder.usage.texts == MANY
     assert embedder.usage.tokens == 7 * MANY if place.name != "gemini" else embedder.usage.tokens > 7 * MANY
-
-
-# when a part of it fails
 
 
 def test_texts_that_a_batch_did_not_take_are_asked_for_in_ordinary_calls(place):
@@ -307,9 +301,6 @@ def test_a_batch_that_the_provider_has_forgotten_is_a_failure(place):
     assert "request refused (404)" in said(report)
 
 
-# time
-
-
 def test_a_batch_that_takes_too_long_is_waited_for_once_more_then_cancelled(place):
     place.write()
     place.server.looks = 10_000
@@ -332,9 +323,6 @@ def test_a_long_outage_leaves_the_batch_to_a_later_sync(place):
     later = place.memory().sync()
     assert (later.ok, later.embedded, later.pending) == (True, MANY, 0)
     assert len(place.server.batches) == 1
-
-
-# without waiting
 
 
 def test_without_waiting_texts_are_found_by_word_until_a_later_sync_collects(place):
@@ -408,9 +396,6 @@ def test_a_batch_that_is_under_way_is_no_reason_to_fall_back_to_another_provider
     assert (memory.status().provider, len(openai.server.batches)) == ("openai", 1)
 
 
-# what is written down
-
-
 def test_neither_keys_nor_words_of_notes_are_written_down_and_the_file_is_private(place):
     place.write()
     place.memory(wait=False).sync()
@@ -470,9 +455,6 @@ def test_a_job_that_was_collected_and_not_struck_off_costs_nothing(place):
     assert len(place.server.texts()) == 2
 
 
-# the answer to a request that costs money is lost
-
-
 def lose(handler: servers.Handler, request: servers.Request) -> None:
     handler.server.owner.answer(request)
     handler.break_off()
@@ -513,9 +495,6 @@ def test_a_batch_that_cannot_be_made_has_failed_after_three_tries(place):
     assert "could not be created in 3 attempts" in said(report)
     assert (report.ok, report.pending, len(place.server.texts())) == (True, 0, MANY)
     assert place.server.steps.count("create") == 3
-
-
-# killed
 
 
 STEPS = [(step, when) for step in ("upload", "create", "poll", "download") for when in ("before", "after")]

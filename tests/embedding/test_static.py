@@ -41,9 +41,6 @@ HEADER = struct.Struct("<8sIIII32s")
 PART_DIMS = 192
 
 
-# the file
-
-
 def test_the_table_is_the_one_that_the_build_makes_on_every_machine():
     digest = hashlib.sha256(FILE.read_bytes()).hexdigest()
     assert f'SHA256 = "{digest}"' in (ROOT / "hatch_build.py").read_text()
@@ -101,9 +98,6 @@ def test_a_header_that_lies_about_the_table_is_refused(tmp_path, header):
     (tmp_path / TABLE_FILE).write_bytes(HEADER.pack(*header, bytes(32)).ljust(64, b"\0") + bytes(1000))
     with pytest.raises(EmbedderUnavailable, match=TABLE_FILE):
         _ = StaticEmbedder(str(tmp_path)).identity
-
-
-# the tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +158,6 @@ def test_half_of_a_surrogate_pair_does_not_stop_the_tokenizer():
     assert EMBEDDER._encoder.encode("a\ud800b")
 
 
-# vectors
-
-
 SAMPLES = [
     "the lighthouse keeper",
     "漢字かな交じり文",
@@ -214,9 +205,6 @@ def test_every_vector_has_unit_length_and_text_of_nothing_has_none():
 def test_words_of_two_languages_meet_in_the_shared_part(text, same):
     vector, near, far = rows(EMBEDDER.embed([text, same, "invoice of the electricity company"], role="document"))
     assert vector[PART_DIMS:] @ near[PART_DIMS:] > vector[PART_DIMS:] @ far[PART_DIMS:] + 0.1
-
-
-# parts
 
 
 def test_both_parts_have_the_same_length_unless_the_english_one_is_empty():

@@ -79,9 +79,6 @@ async def test_a_conversation_is_answered_in_order_however_fast_it_comes(open_ha
     assert texts == [f"number {n}" for n in range(20)]
 
 
-# back-pressure
-
-
 async def test_more_than_the_queue_holds_is_refused_and_not_kept(open_harness):
     gate = Gate()
     harness = open_harness(gate.model, max_queued=5)
@@ -106,9 +103,6 @@ async def test_more_than_the_queue_holds_is_refused_and_not_kept(open_harness):
         await tell(responder, harness.key("c"), "Hello", "c1")
 
 
-# the same message twice
-
-
 async def test_a_message_that_comes_twice_is_answered_once(open_harness):
     harness = open_harness()
     box = RecordingChannel()
@@ -131,9 +125,6 @@ async def test_another_message_with_a_known_id_is_refused_also_while_that_arrive
             return_exceptions=True,
         )
         assert [type(result).__name__ for result in both] == ["AcceptedMessage", "MessageConflict"]
-
-
-# crashes
 
 
 async def test_what_was_accepted_before_a_crash_is_answered_after_it(open_harness):
@@ -249,12 +240,6 @@ async def test_a_message_that_takes_every_process_down_is_given_up_in_the_end(op
     assert gate.waiting == 3
 
 
-# delivery
-
-
-# what goes wrong
-
-
 async def test_a_conversation_that_comes_to_a_halt_lets_go_of_those_who_wait_and_is_answered_by_the_next_start(
     open_harness, caplog
 ):
@@ -285,9 +270,6 @@ async def test_a_fault_of_our_own_is_told_without_its_details(open_harness):
         run = await reply_to(responder, "m1")
         assert run.error == "internal"
         assert "secret detail" not in run.reply
-
-
-# watching and stopping
 
 
 async def test_whoever_watches_sees_all_of_it_however_late(open_harness):
@@ -349,9 +331,6 @@ async def test_a_drain_that_takes_too_long_leaves_the_rest_to_the_next_start(ope
     assert await draining is False
     assert message_status((await waiting)[1]) == "answering", "whoever waited is let go"
     assert len(harness.inbox().unfinished()) == 1
-
-
-# groups and the index
 
 
 async def test_what_was_said_in_a_group_since_the_last_reply_comes_with_the_question_once(open_harness):

@@ -50,9 +50,6 @@ def say(tmp_path: Path, when: str, *texts: str) -> None:
         sessions.append_all(session.id, [Message.of("user", text) for text in texts])
 
 
-# a query that is only a time
-
-
 @pytest.mark.parametrize(
     ("query", "notes", "text"),
     [
@@ -125,9 +122,6 @@ def test_without_a_query_the_filter_is_listed(diary):
         diary.search()
 
 
-# filters that match nothing
-
-
 def test_since_after_until_is_an_error_that_says_so(diary):
     with pytest.raises(UsageError, match=r"'since' \(today\) is after 'until' \(last week\)"):
         diary.search("otter", since="today", until="last week")
@@ -141,9 +135,6 @@ def test_a_path_or_channel_that_nothing_has_is_named(tmp_path, diary):
     assert diary.search("heron", channel="slack").degraded == ("No conversation is on channel 'slack'.",)
     assert diary.list(path="nope/*").degraded == ("No note matches 'nope/*'.",)
     assert diary.search("zebra crossing", path="memory").degraded == ()
-
-
-# notes
 
 
 def test_notes_are_listed_newest_first(diary):
@@ -173,9 +164,6 @@ def test_what_changed_lately_goes_by_the_change_and_by_what_was_said_last(tmp_pa
         talk = recent.files[1]
         assert (talk.source, talk.channel, talk.excerpt) == ("sessions", "telegram", "is the heron back?")
         assert len(memory.list(source=None, order="change", since="yesterday")) == 1
-
-
-# a note by its day or title
 
 
 @pytest.mark.parametrize(
@@ -216,9 +204,6 @@ def test_a_name_of_several_notes_is_refused_with_their_paths(tmp_path, diary):
 def test_a_name_that_is_no_note_is_refused(diary, name, error, message):
     with pytest.raises(error, match=message):
         diary.read(name)
-
-
-# tools
 
 
 def run_tool(memory: Memory, tmp_path: Path, name: str, **arguments: str) -> tuple[str, Any]:

@@ -70,9 +70,6 @@ def equals_a_fresh_index(tmp_path, memory) -> bool:
         return dump_index(memory) == dump_index(fresh)
 
 
-# finding
-
-
 @pytest.mark.parametrize("step_bytes", [10**9, 500])
 def test_a_conversation_is_found_by_its_title_and_no_longer_by_the_one_before(tmp_path, step_bytes):
     with open_sessions(tmp_path) as store:
@@ -205,9 +202,6 @@ def test_an_index_that_is_not_synced_shows_only_what_is_still_said(tmp_path):
         assert {hit.path for hit in result} == {cited(kept)}
         assert len(result) == 2
         assert "2 outdated hits were left out." in result.degraded
-
-
-# what is indexed
 
 
 def test_secrets_are_not_in_the_index_and_the_transcript_is_untouched(tmp_path):
@@ -353,9 +347,6 @@ def test_any_text_there_is_can_be_indexed(tmp_path):
         assert len(memory.search("กุ้ง")) == 1
 
 
-# what it costs
-
-
 def count_cut_chunks(memory) -> int:
     """How many chunks the next sync would cut from the only transcript."""
     with memory.index_service.inspecting() as (index, _):
@@ -473,9 +464,6 @@ def test_status_and_doctor_see_a_transcript_that_changed(tmp_path):
             assert planner.count_changed(planner.reader.scan(), read_all=True) == 1
 
 
-# reading back
-
-
 def test_a_citation_is_read_back_as_it_was_found(tmp_path):
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
         record = talk(store, *(f"Turn {at} is about thing{at}." for at in range(300)))
@@ -511,9 +499,6 @@ def test_no_path_leads_out_of_the_folder_of_the_transcripts(tmp_path, path):
         assert memory.sync().files == 0
 
 
-# triggers
-
-
 def _growth_reached(memory, **thresholds):
     with memory.index_service.inspecting() as (_, planner):
         sessions = replace(planner.settings.sync.sessions, **thresholds)
@@ -540,9 +525,6 @@ def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):
         assert _growth_reached(memory, delta_bytes=0, delta_messages=0)
 
 
-# whether everything said can be found
-
-
 def test_lines_that_no_search_can_find_yet_are_named(tmp_path):
     with open_memory(tmp_path) as memory, SessionStore(memory.config) as sessions:
         session = sessions.get_or_create("telegram", "5054")
@@ -557,9 +539,6 @@ def test_lines_that_no_search_can_find_yet_are_named(tmp_path):
         assert memory.index_service.find_unindexed(path, first_line=1, last_line=7) == ()
         memory.sync()
         assert memory.index_service.find_unindexed(path, first_line=1, last_line=8) == ()
-
-
-# echoes of the memory
 
 
 def test_memory_tools_stay_out_of_the_index_at_whatever_line_a_sync_stops(tmp_path):

@@ -154,9 +154,6 @@ def test_adopted_notes_keep_their_times_and_a_name_that_is_not_utf8_is_left_out(
     assert (workspace / "memory/x.md").stat().st_mtime_ns == 1_600_000_000_000_000_001
 
 
-# hard links
-
-
 def test_adding_to_a_note_that_has_another_name_leaves_the_other_as_it_was(memory, workspace, tmp_path):
     outside = write_file(tmp_path / "outside.md", "theirs\n")
     outside.chmod(0o640)
@@ -170,9 +167,6 @@ def test_adding_to_a_note_that_has_another_name_leaves_the_other_as_it_was(memor
     assert (workspace / "memory/x.md").stat().st_mode & 0o777 == 0o640
     assert written.citation == "memory/x.md#L5"
     assert os.listdir(workspace / "memory") == ["x.md"]
-
-
-# sizes
 
 
 SMALL_MEMORY = """

@@ -32,9 +32,6 @@ def evidence_of(chunks: list[ChunkRow], query: str, words: dict[int, float], cos
     return pool.find_evidence(query)
 
 
-# evidence
-
-
 def test_an_answer_is_known_by_the_question_before_it():
     chunks = [utterance(2, "Where is the key?"), utterance(3, "Under the pot."), utterance(9, "Far away.")]
     evidence = evidence_of(chunks, "key", {2: 0.8})
@@ -60,9 +57,6 @@ def test_programs_and_the_rest_of_a_long_message_are_told_from_people():
     assert [evidence[row].machine for row in (2, 3, 4, 5)] == [0.0, 1.0, 0.0, 1.0]
 
 
-# the sum
-
-
 figures = st.floats(0, 1)
 
 
@@ -80,9 +74,6 @@ def test_a_score_is_the_sum_of_its_parts_and_between_0_and_1(figure, is_utteranc
     scored = score_chunk(chunk, evidence, share if has_vector else None, now_ms=0)
     assert sum(part.value for part in scored.parts()) == pytest.approx(scored.score)
     assert -1e-9 <= scored.relevance <= scored.score <= 1.0 + 1e-9
-
-
-# windows
 
 
 def windows_over(chunks: list[ChunkRow], scores: dict[int, float] | None = None, filters: Filter | None = None):

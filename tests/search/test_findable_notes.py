@@ -84,9 +84,6 @@ def test_irregular_forms_of_a_word_find_it(tmp_path, provider, query, name):
         assert not any(part.name == "words" and "for" in part.detail for hit in quoted for part in hit.parts)
 
 
-# what is no answer
-
-
 def test_a_heading_without_text_is_no_answer(tmp_path):
     for day in range(1, 6):
         text = f"## Log\n\n## Landlord\n\nThe landlord called about bill {day}.\n\n## Log again\n"
@@ -127,9 +124,6 @@ def test_the_data_of_a_drawing_is_no_answer_and_its_words_are(tmp_path):
         assert (hit.start_line, hit.end_line) == (5, 6)
         found = [memory.search(query).hits for query in (data[:12], data, "xqzvb wqpl")]
         assert not any("N4Ig" in hit.snippet for hits in found for hit in hits)
-
-
-# a few notes
 
 
 def test_in_a_few_notes_the_closest_are_shown_and_called_uncertain(tmp_path):

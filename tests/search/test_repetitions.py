@@ -41,9 +41,6 @@ def note(tmp_path: Path, name: str, text: str, *, days_ago: float = 0.0) -> None
     os.utime(path, (moment, moment))
 
 
-# questions
-
-
 @pytest.mark.parametrize("query", ["where did we put the spare key", "Where is the spare key?", "wo ist spare key?"])
 def test_a_question_is_not_an_answer_to_itself(tmp_path, query):
     say(tmp_path, "Where is the spare key?")
@@ -75,9 +72,6 @@ def test_a_question_is_found_by_its_words_and_stands_below_everything_else(tmp_p
 def test_what_a_person_says_beside_the_question_is_not_an_answer(tmp_path):
     say_all(tmp_path, [Message.of("user", "Where is the spare key?"), Message.of("user", "hello")])
     assert search(tmp_path, "where is the spare key").hits == ()
-
-
-# notes before what repeats them
 
 
 def test_a_turn_that_repeats_a_note_is_shown_below_it(tmp_path):
@@ -140,9 +134,6 @@ def test_an_answer_from_memory_still_comes_first_where_no_note_says_as_much(tmp_
     assert search(tmp_path, "where was the billing service deployed").hits[0].source == "sessions"
 
 
-# newest first
-
-
 def test_the_newest_of_several_that_say_it_differently_comes_first_and_says_so(tmp_path):
     note(tmp_path, "memory/2026-03-01.md", f"# 2026-03-01\n\n## 09:00\n\n{OLD}\n")
     note(
@@ -187,9 +178,6 @@ def test_a_passage_that_says_nothing_else_about_the_same_is_not_called_newer(tmp
     assert all(hit.newer_than == () for hit in hits)
 
 
-# what is shown
-
-
 def test_a_hit_in_a_long_message_keeps_speaker_and_time_and_is_the_only_one_of_its_line(tmp_path):
     filler = "The weather was fine and nothing else happened on that day. " * 30
     say(tmp_path, f"{filler}\n\nThe parrot escaped through the window. {filler}\n\nThe parrot came back. {filler}")
@@ -199,9 +187,6 @@ def test_a_hit_in_a_long_message_keeps_speaker_and_time_and_is_the_only_one_of_i
     assert "] User: …" in hits[0].snippet
     assert "parrot" in hits[0].snippet
     assert len(hits[0].snippet) <= 700
-
-
-# words
 
 
 @pytest.mark.parametrize(

@@ -30,16 +30,10 @@ def memory(tmp_path):
         yield memory
 
 
-# properties
-
-
 def test_front_matter_is_never_shown_and_citations_stay_exact(memory):
     for query in ("Ada Lovelace", "vip", "retired", "title"):
         assert all("---" not in hit.snippet for hit in memory.search(query))
     assert memory.search("met at the engine").hits[0].citation == "memory/ada.md#L8-L10"
-
-
-# tags
 
 
 def test_tags_are_counted_by_note_and_a_nested_one_counts_for_those_above_it(memory):
@@ -93,9 +87,6 @@ def test_tags_and_links_follow_edits_and_deletions(tmp_path, memory):
     assert "plans" in {count.tag for count in memory.notes.tags()}
     assert [link.path for link in memory.notes.links("memory/sub/garden.md").incoming] == ["memory/sub/the plan.md"]
     assert memory.notes.links("memory/garden.md").outgoing[0].is_broken
-
-
-# links
 
 
 def test_links_to_and_from_a_note_have_lines_and_broken_ones_are_marked(memory):

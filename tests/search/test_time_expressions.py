@@ -42,9 +42,6 @@ def test_other_words_and_numbers_are_not_times(text):
     assert interval(text) is None
 
 
-# midnight and time zones
-
-
 @pytest.mark.parametrize("clock", [dt.time(0, 0), dt.time(0, 0, 1), dt.time(3, 41), dt.time(23, 59, 59)])
 def test_yesterday_is_the_day_before_from_midnight_to_midnight(clock):
     now = dt.datetime.combine(dt.date(2026, 11, 16), clock)
@@ -65,9 +62,6 @@ def test_a_day_is_local_and_has_an_hour_more_when_the_clocks_go_back(time_zone, 
     assert (until - since) / 3_600_000 == hours
     words = parse_when("the day before yesterday", now=now, end=True)
     assert words == since
-
-
-# --since and --until
 
 
 @pytest.mark.parametrize(
@@ -104,9 +98,6 @@ def test_what_is_not_a_date_is_refused_with_examples(when):
         parse_when(when, now=NOW.astimezone())
     assert "is not a date" in refused.value.message
     assert "last Thursday" in refused.value.hint
-
-
-# queries that are only a time
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,6 @@ from tests.support.workspaces import open_memory, write_note
 SECRET = b"s" * 32
 
 
-# tools
-
-
 @pytest.mark.parametrize("prefix", ["", "mcp__kept__", "mcp__plugin_kept_kept__", "kept.", "kept__", "mcp_server/"])
 def test_the_tools_of_kept_are_known_under_any_client_s_name(prefix):
     assert all(is_memory_tool(prefix + tool.name) for tool in TOOLS)
@@ -88,9 +85,6 @@ def test_an_answer_after_a_search_is_from_memory_until_something_else_is_done():
     assert not is_recalled()
     assert echoes.read(Message.of("assistant", "5433 (memory/a.md#L3)"))[1]
     assert echoes.read(Message.of("assistant", "5433", metadata={"recalled": ["memory/a.md#L3"]}))[1]
-
-
-# texts
 
 
 def hit(text: str, **more) -> Hit:

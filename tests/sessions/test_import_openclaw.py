@@ -100,9 +100,6 @@ def test_transcripts_that_were_reset_come_too_and_those_of_other_agents_do_not(h
     assert sorted(one.id for one in report.sessions) == ["oc-1", "oc-2"]
 
 
-# the database
-
-
 def make_database(path, sessions, *, wal=False, packed=False):
     path.parent.mkdir(parents=True, exist_ok=True)
     db = apsw.Connection(str(path))
@@ -172,9 +169,6 @@ def test_databases_that_are_damaged_or_of_another_kind_are_named(home, source):
     report = bring_in(home, "openclaw", source)
     assert [problem.path for problem in report.problems] == [str(source / "damaged.sqlite")]
     assert sorted(problem.path for problem in report.ignored) == [str(source / "no.sqlite"), str(source / "other.db")]
-
-
-# the notes
 
 
 def test_notes_are_copied_where_there_is_none_and_never_over_one(tmp_path, workspace):

@@ -133,9 +133,6 @@ def test_the_next_writer_puts_a_torn_line_aside(root, storage):
     ]
 
 
-# other programs
-
-
 def test_an_edit_by_another_program_is_a_change_and_another_version(root, storage):
     storage.commit([Write("a.md", b"1")])
     version = storage.documents.read("a.md").version
@@ -188,9 +185,6 @@ def test_an_editor_that_writes_in_the_middle_of_a_long_commit_loses_nothing(root
     assert (root / DISPLACED / version_of(b"edited")).read_bytes() == b"edited"
 
 
-# links and other things that are no files
-
-
 @pytest.mark.parametrize("kind", ["file", "folder", "pipe", "directory"])
 def test_nothing_is_read_or_written_through_a_link(tmp_path, root, storage, kind):
     outside = tmp_path / "outside"
@@ -215,9 +209,6 @@ def test_nothing_is_read_or_written_through_a_link(tmp_path, root, storage, kind
     assert [info.path for info in storage.documents.list()] == ["memory/other.md"]
     assert (outside / "a.md").read_bytes() == b"secret"
     assert os.listdir(outside) == ["a.md"]
-
-
-# disks
 
 
 def refuse(*_, **__):
@@ -331,9 +322,6 @@ def test_a_missing_root_is_empty_and_made_by_the_first_commit(root, storage):
     assert not root.exists()
     storage.commit([Write("a.md", b"1")])
     assert (root / "a.md").stat().st_mode & 0o777 == 0o600
-
-
-# leases
 
 
 def test_a_frozen_holder_cannot_write_after_its_successor(root, storage):

@@ -56,9 +56,6 @@ def gpt_talk(conversation_id: str = "gpt-1", title: str = "Spare key") -> dict[s
     )
 
 
-# Claude.ai
-
-
 def claude_message(uuid, sender, text="", *blocks: dict[str, Any], minute=0, **more: Any) -> dict[str, Any]:
     when = f"2026-03-04T09:{minute:02d}:00.123456Z"
     return {
@@ -91,9 +88,6 @@ def claude_talk(uuid: str = "cl-1", name: str = "Bees") -> dict[str, Any]:
         uuid=uuid,
         name=name,
     )
-
-
-# files
 
 
 def write_zip(path: Path, files: dict[str, Any], compression: int = zipfile.ZIP_DEFLATED) -> Path:

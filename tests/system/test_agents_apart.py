@@ -57,9 +57,6 @@ def test_doctor_says_when_agents_share_a_workspace(kept, home, tmp_path):
     assert "set a 'workspace' for each in agents.list" in kept("doctor", env=ALONE).out
 
 
-# whose instructions
-
-
 def test_instructions_are_those_of_a_workspace_that_the_settings_name(home, tmp_path):
     def trusts(env: dict[str, str] | None = None, **options: str) -> bool:
         return load_config(home=str(home), environ=env or {}, new_agent=True, **options).config.trusts_workspace

@@ -87,9 +87,6 @@ def embedded_texts(texts: list[str]) -> list[str]:
     return [text for text in texts if "eats" in text]
 
 
-# what is sound
-
-
 def merge_segments(tmp_path) -> None:
     """As a sync does after many changes, by another connection."""
     index = Index(str(index_path(tmp_path)))
@@ -161,9 +158,6 @@ def test_a_sound_catalogue_of_sessions_is_kept_too(tmp_path):
         catalogue.close()
 
 
-# what is damaged
-
-
 @pytest.mark.parametrize(
     "table", ["chunks", "files", "meta", "chunks_fts_data", "chunks_fts_docsize", "chunks_vec", "chunks_by_path_0"]
 )
@@ -203,9 +197,6 @@ def test_what_no_check_knows_is_replaced_when_a_fresh_connection_meets_it_too(in
     assert "rebuilt" in said[0]
 
 
-# the cache of embeddings
-
-
 def spoil_cache(tmp_path) -> None:
     with open(cache_path(tmp_path), "r+b") as file:
         file.seek(4096)
@@ -241,9 +232,6 @@ def test_a_cache_that_was_deleted_is_filled_again(indexed):
         os.unlink(cache_path(indexed))
         assert memory.sync(force=True).embedded == NOTES
         assert memory.sync(force=True).embedded == 0
-
-
-# how it is replaced
 
 
 _REBUILD_BESIDE_OTHERS = """

@@ -37,9 +37,6 @@ def build(tree: Path, output: Path, **env: str) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=tree, env={**os.environ, **offline}, capture_output=True, text=True, timeout=120)
 
 
-# the wheel of this tree
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("dist")
@@ -111,9 +108,6 @@ def test_an_installed_copy_searches_by_meaning(site, tmp_path):
     shown = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert shown.returncode == 0, shown.stderr
     assert "meaning  +0." in shown.stdout
-
-
-# where the build gets the model from
 
 
 @pytest.fixture

@@ -31,9 +31,6 @@ def talk(toolbox, person="5054", question="Where is the spare key?", answer="Und
     return session
 
 
-# what they are
-
-
 def test_every_tool_has_a_handler_and_every_handler_a_tool():
     assert set(HANDLERS) == {tool.name for tool in TOOLS}
 
@@ -49,9 +46,6 @@ def test_definitions_are_what_the_two_apis_take():
     )
     with pytest.raises(UsageError, match="grok"):
         definitions("grok")  # type: ignore[arg-type]
-
-
-# what they answer
 
 
 def test_a_search_gives_citations_as_text_and_the_shape_of_the_command_line(toolbox):
@@ -168,9 +162,6 @@ def test_without_a_question_the_latest_conversations_are_listed(toolbox):
     assert ids(channel="signal") == []
 
 
-# what goes wrong
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
@@ -229,9 +220,6 @@ def test_the_check_of_arguments_knows_all_that_the_schemas_say():
             assert schema["type"] != "string" or "maxLength" in schema or "enum" in schema
 
 
-# secrets
-
-
 def test_a_secret_that_a_model_writes_is_redacted_in_the_note_and_the_index(toolbox, workspace):
     key = "sk-ant-api03-" + "a1B2c3D4" * 5
     outcome = toolbox.run("memory_write", {"text": f"The key of the bot is {key}.", "to": "memory/bot.md"})
@@ -249,9 +237,6 @@ def test_the_title_of_a_conversation_is_redacted(toolbox):
     outcome = toolbox.run("sessions_search", {})
     assert outcome.result[0][0].title == "Rotate [redacted] today"
     assert key not in outcome.text
-
-
-# tags and links
 
 
 def test_a_search_takes_tags_and_the_status_lists_them(toolbox, workspace):

@@ -51,9 +51,6 @@ def dead_address() -> str:
         return f"http://127.0.0.1:{unused.getsockname()[1]}"
 
 
-# trying again
-
-
 def test_being_turned_away_for_the_moment_is_followed_by_longer_and_longer_pauses(server, client, fake):
     server.faults.extend([servers.says(429), servers.says(503)])
     ask(client)
@@ -105,9 +102,6 @@ def test_a_redirect_is_not_followed_because_the_key_would_go_along(server, clien
         assert elsewhere.requests == []
 
 
-# time
-
-
 def test_silence_ends_with_the_timeout(server, client):
     server.always = servers.hangs
     error = failure(client, SOON)
@@ -130,9 +124,6 @@ def test_a_pause_that_ends_after_the_deadline_is_the_last(server, fake):
     client = client_of(server.base_url, SlowToWake())
     assert isinstance(failure(client, Timeouts(attempt_s=60.0, total_s=60.0)), Overloaded)
     assert client.calls == 1
-
-
-# an endpoint that is down
 
 
 def test_a_dead_endpoint_costs_one_wait_and_is_asked_again_after_a_minute(fake):
@@ -159,9 +150,6 @@ def test_an_endpoint_that_is_down_is_down_for_all_clients_of_the_process_and_no_
         failure(client)
         assert client.calls == expected
     ask(HttpClient(server.base_url, headers={"authorization": f"Bearer {servers.KEY}"}, down=down))
-
-
-# what must not be done twice, and files
 
 
 def test_what_must_not_be_done_twice_is_tried_once_and_does_not_declare_the_endpoint_dead(server, client, fake):
@@ -214,9 +202,6 @@ def test_a_download_is_not_sent_from_place_to_place(server, client):
     assert (there.path, "authorization" in there.headers) == ("/round/and/round?signature=abc", False)
 
 
-# answers
-
-
 def test_what_is_not_json_is_said_to_be_so(server, client):
     server.faults.append(servers.says(200, b'{"data": [{"embedding": [0.1, 0.2'))
     error = failure(client)
@@ -240,9 +225,6 @@ def test_connections_are_used_again(server, client):
     client.close()
     ask(client)
     client.close()
-
-
-# addresses and secrets
 
 
 @pytest.mark.parametrize(

@@ -70,9 +70,6 @@ def test_an_empty_message_is_refused(talking, model):
     assert model.requests == []
 
 
-# the answer itself
-
-
 def test_an_answer_goes_on_without_a_browser_and_can_be_followed_later(tmp_path, workspace):
     async def talk() -> tuple[str, bool]:
         until = asyncio.Event()

@@ -68,9 +68,6 @@ def test_a_single_time_is_run_once_and_then_over():
     assert done.find_next(dt.datetime(2026, 3, 13, tzinfo=dt.UTC)) is None
 
 
-# heartbeat
-
-
 def beat(every, last, now):
     moment = dt.datetime.fromisoformat(f"{now}+00:00")
     return find_heartbeat(read_heartbeat(HeartbeatSettings(every=every), BERLIN, now=moment), last, moment)
@@ -101,9 +98,6 @@ def test_a_rule_of_heartbeats_that_makes_no_sense_is_refused(every):
 def test_a_heartbeat_without_an_interval_is_off(every):
     now = dt.datetime(2026, 3, 11, tzinfo=dt.UTC)
     assert read_heartbeat(HeartbeatSettings(every=every), BERLIN, now=now) is None
-
-
-# the list
 
 
 @pytest.mark.parametrize("wrong", [7, {}, {"id": "x"}, "when", "timezone", "created", "text", "id"])

@@ -32,9 +32,6 @@ def model_line(**more) -> ModelSpending:
     return ModelSpending("good", "m", "reply", "2026-03-14", **more)
 
 
-# ledgers
-
-
 def test_absurd_numbers_in_a_ledger_use_up_no_budget(home, folder):
     ledger = Ledger(FileStorage(str(folder)), "models.jsonl", FrozenClock(), ModelSpending)
     assert ledger.record(model_line(calls=1, input=100)) is None
@@ -72,9 +69,6 @@ def test_doctor_names_a_line_of_a_ledger(home, folder, workspace):
     commands = Commands(home, workspace)
     assert "models.jsonl, line 2" in commands.run("doctor")
     assert "10,000,000,000,000,000,000" not in commands.run("status")
-
-
-# batches
 
 
 def book_in(folder: Path) -> Book[BatchBook]:
