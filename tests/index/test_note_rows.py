@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from kept.index.note_rows import parse_entry_time
+from kept.index.note_rows import entry_timestamp_ms
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, write_note
 
@@ -32,7 +32,8 @@ def found(memory, query, **filters):
     ],
 )
 def test_the_time_that_a_heading_begins_with(title, time):
-    assert parse_entry_time(title) == time
+    entry_ms = None if time is None else int(dt.datetime.combine(NOW, time).timestamp() * 1000)
+    assert entry_timestamp_ms(NOW.date(), f"2026-03-14 > {title}") == entry_ms
 
 
 def test_an_entry_of_a_daily_note_is_from_the_time_of_its_heading(tmp_path):

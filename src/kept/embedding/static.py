@@ -227,7 +227,18 @@ class PieceTable:
             with open(path, "rb") as file:
                 view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             magic, self.rows, slots, self.english_dims, self.shared_dims, digest = _HEADER.unpack_from(view)
-            self._open_sections(memoryview(view), slots, is_table=magic == _MAGIC)
+            self.dims = self.english_dims + self.shared_dims
+            if magic != _MAGIC or not self.rows or slots & (slots - 1) or slots <= self.rows:
+                raise ValueError("it is not a table of pieces")
+            whole, start, sections = memoryview(view), _ALIGNMENT, []
+            for size in (slots * 4, (self.rows + 1) * 4, self.rows * 4, self.rows * 8, self.rows * self.dims):
+                sections.append(whole[start : start + size])
+                start += size + -size % _ALIGNMENT
+            if start >= len(whole):
+                raise ValueError("it is cut short")
+            self._slots, self._offsets = (section.cast("I") for section in sections[:2])
+            self.scores, self._factors = (section.cast("f") for section in sections[2:4])
+            self._vectors, self._texts = sections[4].cast("b"), whole[start:]
         except (OSError, ValueError, struct.error) as exc:
             raise EmbedderUnavailable(
                 f"The built-in embedding model cannot be read ({path}: {exc}).",
@@ -235,24 +246,7 @@ class PieceTable:
             ) from exc
         self.digest = digest.hex()
         """Identifies the vectors. It is not compared with the content, which the build has done."""
-        self.dims = self.english_dims + self.shared_dims
         self._mask = slots - 1
-
-    def _open_sections(self, whole: memoryview, slots: int, *, is_table: bool) -> None:
-        if not is_table or not self.rows or slots & (slots - 1) or slots <= self.rows:
-            raise ValueError("it is not a table of pieces")
-        dims = self.english_dims + self.shared_dims
-        sections = []
-        start = _ALIGNMENT
-        for size in (slots * 4, (self.rows + 1) * 4, self.rows * 4, self.rows * 8, self.rows * dims):
-            sections.append(whole[start : start + size])
-            start += size + -size % _ALIGNMENT
-        if start >= len(whole):
-            raise ValueError("it is cut short")
-        self._slots, self._offsets = (section.cast("I") for section in sections[:2])
-        self.scores, self._factors = (section.cast("f") for section in sections[2:4])
-        self._vectors = sections[4].cast("b")
-        self._texts = whole[start:]
 
     def find(self, piece: str) -> int | None:
         """Return the number of a piece, or None."""

@@ -39,16 +39,14 @@ class HistorySync:
         self.problems: list[Problem] = []
         self._unseen: UnseenChanges | None = None
         # A search in a folder that was named for one run only, such as a repository, must not leave a history there.
-        self._is_on = reader.config.agent.history.enabled and (reader.config.trusts_workspace or self._has_history())
+        self._exists = "history" in list_names(reader.workspace.storage, ".kept")
+        self._is_on = reader.config.agent.history.enabled and (reader.config.trusts_workspace or self._exists)
         self._state: Any = None
-
-    def _has_history(self) -> bool:
-        return "history" in list_names(self.reader.workspace.storage, ".kept")
 
     def load(self) -> None:
         """Read what earlier syncs have compared."""
         self._state = state = self.index.get_meta(META_HISTORY)
-        self.compares_all = self._is_on and (not state or (state[1] > 0 and not self._has_history()))
+        self.compares_all = self._is_on and (not state or (state[1] > 0 and not self._exists))
         """Whether all notes have to be compared: that was never done, or the history was deleted since."""
         self._is_first = self.compares_all and state != _INCOMPLETE
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from kept.base.limits import int64
@@ -202,25 +203,17 @@ def to_timestamp_ms(time: dt.datetime | None) -> int | None:
 
 
 def entry_timestamp_ms(day: dt.date | None, heading: str) -> int | None:
-    """Return the time of an entry in a daily note, from the innermost heading that begins with a time, or None."""
+    """Return the time of an entry in a daily note, from the innermost heading that begins with a time: "15:09",
+    "9:05 am Standup". None if there is none."""
     if day is None or ":" not in heading:
         return None
-    times = map(parse_entry_time, reversed(heading.split(HEADING_JOIN)))
-    time = next((time for time in times if time is not None), None)
-    return None if time is None else to_timestamp_ms(dt.datetime.combine(day, time))
-
-
-def parse_entry_time(title: str) -> dt.time | None:
-    """Return the time that a heading begins with: "15:09", "9:05 am Standup". None if there is none."""
-    match = re.match(_ENTRY, title)
-    if match is None:
-        return None
-    hour = int(match[1])
-    if match[4]:
-        if not 1 <= hour <= 12:
-            return None
-        hour = hour % 12 + (12 if match[4] in "Pp" else 0)
-    try:
-        return dt.time(hour, int(match[2]), int(match[3] or 0))
-    except ValueError:
-        return None
+    for match in filter(None, (re.match(_ENTRY, title) for title in reversed(heading.split(HEADING_JOIN)))):
+        hour = int(match[1])
+        if match[4] and 1 <= hour <= 12:
+            hour = hour % 12 + (12 if match[4] in "Pp" else 0)
+        elif match[4]:
+            continue
+        with suppress(ValueError):  # such as 25:61
+            time = dt.time(hour, int(match[2]), int(match[3] or 0))
+            return to_timestamp_ms(dt.datetime.combine(day, time))
+    return None

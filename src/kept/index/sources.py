@@ -139,20 +139,7 @@ class FileBatch:
     """Files of the whole sync that were read when the batch was full."""
     label: str = ""
 
-    def add(self, piece: _Piece) -> None:
-        match piece:
-            case FileWrite():
-                self.writes.append(piece)
-                self.chars += sum(len(chunk.embed_text) for chunk in piece.chunks)
-            case FileRow():
-                self.touched.append(piece)
-            case Problem():
-                self.problems.append(piece)
-            case _:
-                self.removed.append(piece)
 
-
-# Part of a file to index, a file whose times alone differ, a problem, or the key of a file that is gone.
 _Piece = FileWrite | FileRow | Problem | FileKey
 
 
@@ -210,8 +197,17 @@ class SourceReader:
                 if batch.files >= self.limits.batch_files or batch.chars > self.limits.batch_chars:
                     yield batch
                     batch = FileBatch(completed=number - 1, label=file.path)
-                batch.add(piece)
-                is_new = is_new or isinstance(piece, FileWrite)
+                match piece:
+                    case FileWrite():
+                        is_new = True
+                        batch.writes.append(piece)
+                        batch.chars += sum(len(chunk.embed_text) for chunk in piece.chunks)
+                    case FileRow():
+                        batch.touched.append(piece)
+                    case Problem():
+                        batch.problems.append(piece)
+                    case _:
+                        batch.removed.append(piece)
             batch.files += 1
             batch.indexed += is_new
             batch.completed, batch.label = number, file.path
@@ -227,22 +223,19 @@ class SourceReader:
 
                 step_bytes = self.limits.step_bytes
                 yield from read_chunks(file, known, self.config, checked_ns=checked_ns, step_bytes=step_bytes)
+                return
+            note = self.workspace.read(file.path, max_bytes=self.config.memory_search.max_file_bytes)
+            row = file_row(file, note, checked_ns=checked_ns)
+            if known is not None and known.hash == row.hash:
+                row = replace(row, warning=known.warning)
+                yield row
             else:
-                yield from self._read_note(file, known, target.recipe, checked_ns)
+                write = prepare_file(file, note, target.recipe, checked_ns=checked_ns)
+                row = write.file
+                yield write
+            if row.warning:
+                yield Problem(file.path, row.warning)
         except (NoteNotFound, SessionNotFound):
             yield file.source, file.path
         except KeptError as exc:
             yield Problem(file.path, exc.message)
-
-    def _read_note(self, file: SourceFile, known: FileRow | None, recipe: Recipe, checked_ns: int) -> Iterator[_Piece]:
-        note = self.workspace.read(file.path, max_bytes=self.config.memory_search.max_file_bytes)
-        row = file_row(file, note, checked_ns=checked_ns)
-        if known is not None and known.hash == row.hash:
-            row = replace(row, warning=known.warning)
-            yield row
-        else:
-            write = prepare_file(file, note, recipe, checked_ns=checked_ns)
-            row = write.file
-            yield write
-        if row.warning:
-            yield Problem(file.path, row.warning)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kept.base.limits import weigh
+from kept.base.limits import CHARS_PER_TOKEN, weigh
 from kept.base.records import ENTRY_RULE, Chunk
 from kept.index.chunking import markdown
 from kept.index.chunking.markdown import ChunkingBudget, ChunkSize, chunk_markdown, cut_note
@@ -35,7 +35,7 @@ def check(text: str, chunks: list[Chunk], size: ChunkSize) -> None:
     pieces: dict[int, list[str]] = {}
     for chunk in chunks:
         assert 1 <= chunk.start_line <= chunk.end_line <= len(lines)
-        assert weigh(chunk.text) <= size.limit
+        assert weigh(chunk.text) <= size.tokens * CHARS_PER_TOKEN
         assert chunk.text.strip()
         cited = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
         if chunk.text == cited:
@@ -45,7 +45,7 @@ def check(text: str, chunks: list[Chunk], size: ChunkSize) -> None:
             assert chunk.text in cited
             pieces.setdefault(chunk.start_line, []).append(chunk.text)
     for number, parts in pieces.items():
-        assert weigh(lines[number - 1]) + 1 > size.limit
+        assert weigh(lines[number - 1]) + 1 > size.tokens * CHARS_PER_TOKEN
         rest = lines[number - 1]
         for part in sorted(parts, key=len, reverse=True):
             rest = rest.replace(part, "")

@@ -61,15 +61,6 @@ class ChunkSize:
     tokens: int = 400
     overlap: int = 80
 
-    @property
-    def limit(self) -> int:
-        return self.tokens * CHARS_PER_TOKEN
-
-    @property
-    def carried(self) -> int:
-        # With an overlap above half a chunk, most text would be stored twice or more.
-        return min(self.overlap, self.tokens // 2) * CHARS_PER_TOKEN
-
 
 @frozen
 class ChunkingBudget:
@@ -165,7 +156,10 @@ class _NoteCutter:
     def __init__(
         self, lines: list[str], properties: NoteProperties, size: ChunkSize, budget: ChunkingBudget, *, is_fine: bool
     ) -> None:
-        self.lines, self.size, self.budget, self.is_fine = lines, size, budget, is_fine
+        self.lines, self.budget, self.is_fine = lines, budget, is_fine
+        self.limit = size.tokens * CHARS_PER_TOKEN
+        # With an overlap above half a chunk, most text would be stored twice or more.
+        self.carried = min(size.overlap, size.tokens // 2) * CHARS_PER_TOKEN
         self.front = properties.lines
         """Number of lines before the body."""
         self.body_at = 0 if properties.is_text else properties.lines
@@ -188,10 +182,10 @@ class _NoteCutter:
         whole = Section("", begin, Span(begin, end), ())
         for at in range(begin, end):
             cost = weigh(self.lines[at]) + 1
-            if weight + cost > self.size.limit:
+            if weight + cost > self.limit:
                 yield from self._pack(whole, [Span(begin, at)])
                 begin, weight = at, 0
-            if cost > self.size.limit:
+            if cost > self.limit:
                 yield from self._cut_line(whole, at)
                 begin = at + 1
             else:
@@ -273,14 +267,14 @@ class _NoteCutter:
             edges[1:1] = [block.start for block in section.blocks[1:]]
         for piece in map(Span, edges, edges[1:]):
             span = self._trim(piece)
-            if span is not None and self._weight(span) <= self.size.limit:
+            if span is not None and self._weight(span) <= self.limit:
                 yield self._chunk(section, span)
             elif span is not None:
                 yield from self._cut(section, span)
 
     def _cut(self, section: Section, span: Span) -> Iterator[Chunk]:
         """Pack blocks and lines into chunks. Each chunk after the first repeats the end of the one before."""
-        limit = self.size.limit
+        limit = self.limit
         units: list[Span] = []
         for block in _fill(section.blocks, span):
             if self._weight(block) <= limit:
@@ -306,7 +300,7 @@ class _NoteCutter:
         first, weight = at, 0
         while first > begin + 1:
             cost = self._weight(units[first - 1])
-            if weight + cost > min(self.size.carried, room):
+            if weight + cost > min(self.carried, room):
                 break
             first -= 1
             weight += cost
@@ -318,7 +312,7 @@ class _NoteCutter:
 
     def _cut_line(self, section: Section, at: int) -> Iterator[Chunk]:
         """Yield the pieces of a line that is longer than a chunk. All of them cite that line."""
-        line, limit = self.lines[at], self.size.limit
+        line, limit = self.lines[at], self.limit
         seen: set[str] = set()
         start = 0
         while start < len(line):

@@ -74,10 +74,6 @@ class Generation:
         with open(os.path.join(os.path.dirname(__file__), "generation.sql"), encoding="utf-8") as file:
             self.db.execute(file.read().format(p=self.prefix, n=number))
 
-    def exists(self) -> bool:
-        row = self.db.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (f"{self.prefix}files",)).get
-        return row is not None
-
     def drop(self) -> None:
         for table in TABLES:
             self.db.execute(f"DROP TABLE IF EXISTS {self.prefix}{table}")

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from kept.base.file_lock import locked
@@ -41,11 +42,11 @@ class Index:
     ) -> None:
         self.path = path
         self.db, self.why_read_only = connect_or_read(path, _MIGRATIONS, noun=_NOUN, page_bytes=PAGE_BYTES)
-        self.cache = EmbeddingCache(find_cache_path(path), on_cache_loss)
+        self._on_cache_loss = on_cache_loss
         self.live = Generation(self.db)
         try:
             with translated(path, noun=_NOUN):
-                if not self._is_of_this_schema():
+                if self.get_meta(_META_SCHEMA) != SCHEMA_VERSION:
                     if self.why_read_only:
                         raise self.why_read_only
                     self._create_first_generation()
@@ -54,15 +55,17 @@ class Index:
             self.db.close()
             raise
 
-    def _is_of_this_schema(self) -> bool:
-        return self.live.exists() and self.get_meta(_META_SCHEMA) == SCHEMA_VERSION
+    @cached_property
+    def cache(self) -> EmbeddingCache:
+        """The cache of its embeddings. The built-in embedder needs none."""
+        return EmbeddingCache(find_cache_path(self.path), self._on_cache_loss)
 
     def _create_first_generation(self) -> None:
         """Create the tables, or replace those of another schema, which cannot be read."""
         with immediate(self.db):
-            if self._is_of_this_schema():
-                return
-            number = self.generation_number() + 1 if self.live.exists() else 0
+            if self.get_meta(_META_SCHEMA) == SCHEMA_VERSION:
+                return  # another process was faster
+            number = self.generation_number() + 1
             Generation(self.db, "next_").drop()
             self.live.drop()
             self.live.create(number)
@@ -70,7 +73,8 @@ class Index:
             self.put_meta(_META_SCHEMA, SCHEMA_VERSION)
 
     def close(self) -> None:
-        self.cache.close()
+        if "cache" in vars(self):
+            self.cache.close()
         self.db.close()
 
     def is_current(self) -> bool:
@@ -140,10 +144,9 @@ class Index:
         self.put_meta(_META_GENERATION, self.generation_number() + 1)
 
     def drop_leftovers(self) -> None:
-        leftover = Generation(self.db, "next_")
-        if leftover.exists():
+        if self.db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'next_files'").get:
             with self.writing():
-                leftover.drop()
+                Generation(self.db, "next_").drop()
 
     # checks
 
@@ -173,27 +176,20 @@ def open_index(
     *,
     on_cache_loss: Callable[[StoreDamaged], None] | None = None,
 ) -> Index:
-    """Open the index of a workspace, and record in it that it belongs to the workspace."""
+    """Open the index of a workspace. One without an owner becomes the workspace's."""
     index = Index(paths.find_index(workspace), on_cache_loss=on_cache_loss)
     try:
-        if _claim(index, workspace):
+        if index.get_meta(_META_WORKSPACE) is None:
+            with index.writing():
+                if index.get_meta(_META_WORKSPACE) is None:  # no other process was faster
+                    index.put_meta(_META_WORKSPACE, workspace)
+        if index.get_meta(_META_WORKSPACE) == workspace:
             return index
     except BaseException:  # as in Index.__init__
         index.close()
         raise
     index.close()
     other = Index(paths.find_index(workspace, is_first=False), on_cache_loss=on_cache_loss)
-    _claim(other, workspace)
+    with other.writing():
+        other.put_meta(_META_WORKSPACE, workspace)
     return other
-
-
-def _claim(index: Index, workspace: str) -> bool:
-    """Return whether the index belongs to a workspace. An index without an owner becomes the workspace's."""
-    owner = index.get_meta(_META_WORKSPACE)
-    if owner is None:
-        with index.writing():
-            owner = index.get_meta(_META_WORKSPACE)
-            if owner is None:
-                index.put_meta(_META_WORKSPACE, workspace)
-                owner = workspace
-    return bool(owner == workspace)
