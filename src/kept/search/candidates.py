@@ -215,7 +215,8 @@ def gather_pool(
         vectors, generation = index.live.vectors, index.generation_number()
         among = index.live.rows_matching(filters) if filters else None
         cosine.update(vectors.nearest(vector.code, limit, among=among, generation=generation))
-    # Both figures are worked out for every candidate, however it was found: a missing one would read as zero.
+    # Both figures are worked out for every candidate, however it was found: a missing one would read as zero, and the
+    # order would depend on how a candidate was found.
     text = keywords.score_rows(best, [*exact_rows, *cosine])
     meaning: dict[int, float] = {}
     if vector:

@@ -157,15 +157,13 @@ def _one_edit(words: WordIndex, word: str) -> list[StandIn]:
 def _more_edits(words: WordIndex, word: str) -> list[StandIn]:
     """Return the words of the index that are at most two edits from a long word, and begin with the same letters."""
     stem = "".join(words.stems(word))
-    most = _max_edits(word)
-    nearest: dict[str, int] = {}
-    for other in words.stems_starting(stem[:_SAME_START], limit=_MAX_COMPARED):
-        if abs(len(other) - len(stem)) <= most and len({*other} ^ {*stem}) <= 2 * most:
-            distance = edit_distance(stem, other)
-            if distance <= most:
-                nearest[other] = distance
-    least = min(nearest.values(), default=0)
-    stems = [other for other in nearest if nearest[other] == least]
+    most = 1 + (len(word) >= _MIN_TWO_EDITS)
+    others = words.stems_starting(stem[:_SAME_START], limit=_MAX_COMPARED)
+    # Lengths and letters tell most of them apart in less time than the distance.
+    near = (other for other in others if abs(len(other) - len(stem)) <= most and len({*other} ^ {*stem}) <= 2 * most)
+    distances = {other: edit_distance(stem, other) for other in near}
+    least = min(distances.values(), default=most)
+    stems = [other for other, distance in distances.items() if distance == least <= most]
     return _corrections(words, word, stems, is_certain=len(word) >= _MIN_CERTAIN_TYPO)
 
 
@@ -174,14 +172,11 @@ def _corrections(words: WordIndex, word: str, stems: Sequence[str], *, is_certai
 
     Stems alone do not tell: an edit makes "mooring" of "morning", whose stem is that of "moor".
     """
+    most = 1 + (len(word) >= _MIN_TWO_EDITS)
     nearest = (_find_spelling(words, stem, word) for stem in stems[:_MAX_SPELLINGS])
-    spellings = [spelling for spelling in nearest if spelling and edit_distance(spelling, word) <= _max_edits(word)]
+    spellings = [spelling for spelling in nearest if spelling and edit_distance(spelling, word) <= most]
     share = TYPO_SHARE if is_certain and len(spellings) == 1 else GUESS_SHARE
     return [(Term(spelling, "word"), share) for spelling in spellings[:_MAX_GUESSES]]
-
-
-def _max_edits(word: str) -> int:
-    return 2 if len(word) >= _MIN_TWO_EDITS else 1
 
 
 def _find_spelling(words: WordIndex, stem: str, word: str) -> str | None:

@@ -107,7 +107,8 @@ def settle_facts(ranked: Sequence[Scored], query_text: str, moment: FactMoment) 
     words = {scored.chunk.row: _facts_of(scored.chunk, marked, query_words) for scored in holding}
     holders = {scored.chunk.row: scored for scored in holding}
     same = {row: [new for new in holders if _is_same(marked[row], words[new], marked.get(new))] for row in past_rows}
-    for scored in ended:  # what holds takes the place of what it replaced
+    # What holds takes the place of what it replaced, whose words may fit the query better.
+    for scored in ended:
         for row in same[scored.chunk.row]:
             if holders[row].score < scored.score or holders[row].relevance < scored.relevance:
                 why = "it holds, and took the place of another"
@@ -129,6 +130,7 @@ def settle_facts(ranked: Sequence[Scored], query_text: str, moment: FactMoment) 
             scored = scored.below(min(better, key=lambda holder: holder.score), "ended", why)
         settled[row] = scored
     _put_latest_first(settled, [row for row in settled if same.get(row)], marked)
+    # Only the best that hold were compared, so the others are still in the ranking.
     result = [settled.get(scored.chunk.row, scored) for scored in ranked if scored.chunk.row not in later]
     result.sort(key=lambda scored: (-round(scored.score, 9), scored.chunk.row in past_rows, _newest(scored, marked)))
     return FactRanking(result, tuple(later.values()), marked, moment)

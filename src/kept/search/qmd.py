@@ -42,7 +42,7 @@ from kept.search.selection import make_snippet
 INSTALL = "Install it: npm install -g @tobilu/qmd; or set memory_search.qmd.command."
 SEARCH_TIMEOUT_S = 4.0
 COOLDOWN_S = 60.0
-"""Pause after a failure, during which the program is not run."""
+"""Pause after a failure, during which the program is not run: otherwise every search would wait for it to time out."""
 UPDATE_TIMEOUT_S = 300.0
 EMBED_TIMEOUT_S = 3600.0
 MAX_OUTPUT_BYTES = 8_000_000

@@ -21,8 +21,8 @@ from kept.config.schema import QuerySettings
 from kept.errors import EmptyQuery
 from kept.index.sqlite.word_index import Phrase
 
-MAX_TERMS = 96
-MAX_CHARS = 4_000
+MAX_TERMS, MAX_CHARS = 96, 4_000
+"""More is a text that was pasted. Each term is looked up, and the first ones tell what it is about."""
 _MAX_WORD_RUN = 12
 """A longer run of an unspaced script is a sentence, not a word."""
 

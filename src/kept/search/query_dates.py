@@ -15,6 +15,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -96,13 +97,14 @@ def read_time_query(query: str, now: dt.datetime, limits: Filter) -> TimeQuery |
 
 def narrow_filter(filters: Filter, time_query: TimeQuery) -> Filter:
     """Return a filter that also leaves out everything from other times."""
-    since = (filters.since_ms, to_ms(time_query.since) if time_query.since else None)
-    until = (filters.until_ms, to_ms(time_query.until) if time_query.until else None)
-    return replace(
-        filters,
-        since_ms=max((bound for bound in since if bound is not None), default=None),
-        until_ms=min((bound for bound in until if bound is not None), default=None),
-    )
+    since_ms, until_ms = filters.since_ms, filters.until_ms
+    if time_query.since:
+        since = to_ms(time_query.since)
+        since_ms = since if since_ms is None else max(since, since_ms)
+    if time_query.until:
+        until = to_ms(time_query.until)
+        until_ms = until if until_ms is None else min(until, until_ms)
+    return replace(filters, since_ms=since_ms, until_ms=until_ms)
 
 
 def describe_period(since: dt.datetime | None, until: dt.datetime | None) -> str:
@@ -240,7 +242,7 @@ def parse_when(when: When, *, now: dt.datetime, end: bool = False) -> int:
             period: Period | None = day_of(when)
         elif not isinstance(when, str):
             raise UsageError(f"{when!r:.80} is not a date.", hint=_PYTHON_HINT)
-        elif (moment := _parse_moment(when.strip().lower(), now)) is not None:
+        elif moment := _parse_moment(when.strip().lower(), now):
             return to_ms(moment)
         else:
             period = find_period(when, now)
@@ -269,12 +271,10 @@ def _parse_moment(text: str, now: dt.datetime) -> dt.datetime | None:
     if text == "now":
         return now
     if ago := re.fullmatch(_AGO, text):
-        return now - dt.timedelta(hours=int(ago.group(1)) * _UNIT_HOURS[ago.group(2)])
-    if len(text) > 10 and text[:4].isdecimal():
-        try:
+        return now - dt.timedelta(hours=int(ago[1]) * _UNIT_HOURS[ago[2]])
+    with suppress(ValueError):
+        if len(text) > 10 and text[:4].isdecimal():
             return dt.datetime.fromisoformat(text.upper())
-        except ValueError:
-            pass
     return None
 
 

@@ -83,6 +83,7 @@ class ExactMatch:
             return []
         search = partial(words.rows_with_every, self.phrases, limit=MAX_ROWS)
         rows = search(filters=filters) if self.counts_in_text else []
+        # So many have it in their text that a title may be missing: only the context tells titles.
         if (not self.counts_in_text or len(rows) == MAX_ROWS) and "memory" in (filters.sources or SOURCES):
             rows += search(filters=replace(filters, sources=("memory",)), in_context=True)
         return list(dict.fromkeys(rows))
@@ -185,13 +186,11 @@ def _with_other_passages(passages: Sequence[Scored], idf: Mapping[str, float], w
     best, *others = passages
     shares = best.evidence.shares
     missing: dict[str, float] = {}
-    for other in others:
-        for text, share in other.evidence.shares.items():
-            more = share - shares.get(text, 0.0)
-            if more > missing.get(text, 0.0):
-                missing[text] = more
-    gain = weight * sum(idf.get(text, 0.0) * share for text, share in missing.items())
-    gain = min(gain, 1.0 - best.score)
+    for text, share in (item for other in others for item in other.evidence.shares.items()):
+        more = share - shares.get(text, 0.0)
+        if more > missing.get(text, 0.0):
+            missing[text] = more
+    gain = min(1.0 - best.score, weight * sum(idf.get(text, 0.0) * share for text, share in missing.items()))
     if gain <= 0:
         return best
     why = f"other passages have {', '.join(missing)}"

@@ -181,7 +181,7 @@ def _put_notes_first(ranked: Sequence[Scored], statements: _Statements) -> tuple
     ordered = list(ranked)
     repeats: dict[int, int] = {}
     notes = [scored for scored in ranked if scored.chunk.source != "sessions"]
-    for scored in ranked if notes else ():
+    for scored in ranked:
         coverage = scored.evidence.coverage
         if scored.chunk.source != "sessions" or coverage == 0.0:
             continue

@@ -103,8 +103,9 @@ class Selection:
             if any(_are_alike(words, others) for others in self._words):
                 self.duplicates.append(scored)
             else:
+                # What waits has to be placed now: a candidate that fits less must not push it out.
                 if self.duplicates:
-                    self.add_duplicates(before=scored)  # which must not push them out
+                    self.add_duplicates(before=scored)
                 self._add(scored, words, full="beyond max_results")
 
     def _is_full(self, chunk: ChunkRow) -> bool:
@@ -247,7 +248,7 @@ def _densest_window(text: str, words: Iterable[str], limit: int) -> int:
         count = len({stem for _, stem in starts[at:end]}), end - at
         if count > best_count:
             best, best_count = start, count
-    return max(0, best - limit // 8)
+    return max(0, best - limit // 8)  # a match is understood by what stands before it
 
 
 def _find_any(text: str, stems: Iterable[str]) -> list[tuple[int, str]]:

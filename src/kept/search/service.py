@@ -108,7 +108,7 @@ class IndexService(WorkspaceIndex):
     def complete_result(self, result: SearchResult, started: float) -> SearchResult:
         """Return a result with the embedder in use and the time since ``started``, and each reason once. Unless the
         index is as new as the files, hits that are not in them any more are dropped."""
-        if not self._is_fresh:
+        if not self._is_fresh:  # an index may lag, but an answer must not quote what is gone
             result = drop_outdated(result, self.workspace, self.config)
         reasons = dict.fromkeys(result.degraded)
         with self._lock:
