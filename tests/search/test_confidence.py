@@ -164,12 +164,9 @@ QUESTIONS = {
     "ja": "予備の鍵は地下室のどこにある",
 }
 NONSENSE = (
-    "blorp fentiwick margle",
-    "zzxq wibble",
-    "дрымба хвощлик жмырт",
-    "ฆฌฎฏ ซฒณธ ฬฮฐญ",
-    "龘靐齉 爩鱻麤",
-    "ぬへゐ ゑをん ぢづゎ",
+    "blorp fentiwick margle|zzxq wibble|дрымба хвощлик жмырт|ฆฌฎฏ ซฒณธ ฬฮฐญ|龘靐齉 爩鱻麤|ぬへゐ ゑをん ぢづゎ".split(
+        "|"
+    )
 )
 
 

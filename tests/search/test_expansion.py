@@ -1,10 +1,7 @@
 """Words that the notes have in another spelling: compounds, typos, beginnings, wildcards and equivalents."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kept.search.expansion import edit_distance, iter_edits
 from kept.search.hit_display import is_match, query_words
 from kept.search.query import parse_query
 from tests.support.workspaces import open_memory, paths, write_note
@@ -107,11 +104,3 @@ def test_the_spelling_in_the_notes_is_highlighted(memory):
     assert hit.other_words == ("database",)
     assert is_match("Kubernetes", query_words("kube*"))
     assert not is_match("cube", query_words("kube*"))
-
-
-letters = st.text("abcde", max_size=6)
-
-
-@given(st.text("abcde", min_size=1, max_size=6))
-def test_every_edit_is_at_a_distance_of_one(word):
-    assert {edit_distance(word, edit) for edit in iter_edits(word, substitute=True)} == {1}

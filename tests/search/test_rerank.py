@@ -115,15 +115,11 @@ def kitchen(tmp_path):
     return tmp_path
 
 
-def settings_for(folder):
-    return {PATH: str(folder)}
-
-
 def test_a_model_in_a_folder_decides(kitchen):
     folder = write_judge(kitchen / "reranker")
     with open_memory(kitchen) as memory:
         assert paths(memory.search("king river bank"))[0] == "memory/river.md"
-    with open_memory(kitchen, settings=settings_for(folder)) as memory:
+    with open_memory(kitchen, settings={PATH: str(folder)}) as memory:
         result = memory.search("king river bank", min_score=0.0)
         assert paths(result) == ["memory/oven.md", "memory/river.md"]
         assert result.degraded == ()
@@ -132,8 +128,7 @@ def test_a_model_in_a_folder_decides(kitchen):
 
 
 def test_an_exact_match_stands_first_whatever_the_model_says(kitchen):
-    folder = write_judge(kitchen / "reranker")
-    with open_memory(kitchen, settings=settings_for(folder)) as memory:
+    with open_memory(kitchen, settings={PATH: str(write_judge(kitchen / "reranker"))}) as memory:
         assert paths(memory.search("bank of the river", min_score=0.0))[0] == "memory/river.md"
 
 
@@ -141,7 +136,7 @@ def test_what_the_model_finds_unfit_is_weak(kitchen, monkeypatch):
     monkeypatch.setattr("kept.search.reordering.WEIGHT", 1.0)
     monkeypatch.setattr("kept.search.pipeline.WEIGHT", 1.0)
     folder = write_judge(kitchen / "reranker", logit=-11.0)
-    with open_memory(kitchen, settings=settings_for(folder)) as memory:
+    with open_memory(kitchen, settings={PATH: str(folder)}) as memory:
         result = memory.search("king fast oven")
         assert {hit.grade for hit in result} <= {"weak"}
 
@@ -161,7 +156,7 @@ def test_what_the_model_finds_unfit_is_weak(kitchen, monkeypatch):
 def test_a_model_that_cannot_be_used_is_said_and_the_search_answers(kitchen, damage, reason):
     folder = write_judge(kitchen / "reranker")
     damage(folder)
-    with open_memory(kitchen, settings=settings_for(folder)) as memory:
+    with open_memory(kitchen, settings={PATH: str(folder)}) as memory:
         result = memory.search("king river bank")
     assert paths(result)[0] == "memory/river.md"
     assert result.degraded[0].startswith("Not reranked: ")
@@ -170,7 +165,7 @@ def test_a_model_that_cannot_be_used_is_said_and_the_search_answers(kitchen, dam
 
 def test_a_missing_package_is_said(kitchen, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with open_memory(kitchen, settings=settings_for(write_judge(kitchen / "reranker"))) as memory:
+    with open_memory(kitchen, settings={PATH: str(write_judge(kitchen / "reranker"))}) as memory:
         assert "onnxruntime, which is not installed" in memory.search("king river").degraded[0]
 
 
@@ -182,7 +177,7 @@ def test_a_real_cross_encoder_puts_the_answer_first(tmp_path):
         "memory/ship.md",
         "The port of staging for the exhibition ships is Rotterdam, which port staff know.\n",
     )
-    settings = settings_for(bge_folder().parent / "reranker_en")  # ms-marco-MiniLM-L12 (int8)
+    settings = {PATH: str(bge_folder().parent / "reranker_en")}  # ms-marco-MiniLM-L12 (int8)
     with open_memory(tmp_path, settings=settings) as memory:
         result = memory.search("which port does the staging database listen on?", min_score=0.0)
     assert result.degraded == ()

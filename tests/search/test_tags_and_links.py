@@ -37,16 +37,8 @@ def test_front_matter_is_never_shown_and_citations_stay_exact(memory):
 
 
 def test_tags_are_counted_by_note_and_a_nested_one_counts_for_those_above_it(memory):
-    assert memory.notes.tags().tags == (
-        TagCount("animals", 1),
-        TagCount("AREA", 2),
-        TagCount("area/home", 1),
-        TagCount("birds", 1),
-        TagCount("home", 1),
-        TagCount("person", 1),
-        TagCount("vip", 1),
-        TagCount("vip/close", 1),
-    )
+    names = ["animals", "AREA", "area/home", "birds", "home", "person", "vip", "vip/close"]
+    assert list(memory.notes.tags()) == [TagCount(name, 2 if name == "AREA" else 1) for name in names]
 
 
 @pytest.mark.parametrize(
