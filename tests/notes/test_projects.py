@@ -12,7 +12,7 @@ from tests.support.workspaces import paths, write_note
 def clone(tmp_path, workspace, memory):
     folders = make_clone(tmp_path / "otter", OTTER), make_clone(tmp_path / "badger", BADGER)
     for folder in folders:
-        add_project(memory().workspace, plan_project(memory().workspace, str(folder)).project)
+        add_project(memory().workspace, plan_project(memory().workspace, str(folder))[0])
     write_note(workspace, "memory/projects/badger/launch.md", "The launch is secret. #hush\n")
     write_note(workspace, "memory/projects/otter/launch.md", "The launch is in Wales. #ours\n")
     write_note(workspace, "memory/launch.md", "A launch needs a checklist.\n")
@@ -56,7 +56,7 @@ def test_the_marker_keeps_what_else_is_in_it(memory, workspace, clone):
     notes = memory().workspace
     text = "---\ntitle: Sea\n# mine\n---\n\nAbout otters.\n"
     marker = write_note(workspace, "memory/projects/otter/PROJECT.md", text)
-    add_project(notes, plan_project(notes, str(clone), "otter").project)
+    add_project(notes, plan_project(notes, str(clone), "otter")[0])
     assert marker.read_text() == f'---\nremote: "github.com/ada/otter"\n---\n\n{text}'
     assert {project.name: project.keys for project in list_projects(notes)}["otter"] == ("github.com/ada/otter",)
 

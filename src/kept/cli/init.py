@@ -148,17 +148,16 @@ def add_project(options: Globals, name: str, folder: str | None) -> None:
     config = options.load().config
     workspace = Workspace.of(config)
     workspace.require()
-    planned = projects.plan_project(workspace, os.path.expanduser(folder or os.curdir), name or None)
-    project = planned.project
+    project, is_new = projects.plan_project(workspace, os.path.expanduser(folder or os.curdir), name or None)
     path = os.path.join(workspace.root, project.folder)
-    if planned.is_new:
+    if is_new:
         projects.add_project(workspace, project, recorder=command_recorder(config, "init --project"))
     repository = ", ".join(map(projects.show_key, project.keys))
-    state = "is ready" if planned.is_new else "exists already"
+    state = "is ready" if is_new else "exists already"
     text = f"Project {cyan(project.name)} {state}, for {repository}.\nIts notes are in {path}."
-    if planned.is_new:
+    if is_new:
         text += "\nNext: kept add --project 'something about it'. Agents that work in a clone write there from now on."
-    shape = {"name": project.name, "remotes": list(project.keys), "path": path, "created": planned.is_new}
+    shape = {"name": project.name, "remotes": list(project.keys), "path": path, "created": is_new}
     options.report(shape, text)
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kept.base.records import ENTRY_RULE, NearFact, Passage, Written, is_fact_list
@@ -93,8 +94,8 @@ class NoteWriter:
             if not plan.edits and also is None:
                 return plan.written, ()
             recorder = self.recorder if plan.edits else None
-            committed = commit_notes(self.workspace, plan.edits, recorder, also=also or (lambda _: ()))
-            return replace(plan.written, degraded=committed.notices), committed.changes
+            changes, notices = commit_notes(self.workspace, plan.edits, recorder, also=also or (lambda _: ()))
+            return replace(plan.written, degraded=notices), changes
 
         return retried(write)
 
@@ -221,27 +222,16 @@ def read_passage(
     name = workspace.locate(path)
     note = workspace.read(name, max_bytes=max_bytes)
     all_lines = note.text.split("\n")
-    if all_lines and all_lines[-1] == "":
+    if all_lines[-1] == "":
         all_lines.pop()
     first = max(1, start)
-    limit = DEFAULT_LINES if lines is None else max(1, lines)
-    passage: list[str] = []
-    chars = 0
-    for line in all_lines[first - 1 : first - 1 + limit]:
-        if passage and chars + len(line) > MAX_PASSAGE_CHARS:
-            break
-        passage.append(line)
-        chars += len(line) + 1
+    chosen = all_lines[first - 1 : first - 1 + (DEFAULT_LINES if lines is None else max(1, lines))]
+    ends = accumulate(len(line) + 1 for line in chosen)
+    count = max(sum(end <= MAX_PASSAGE_CHARS + 1 for end in ends), 1)
+    passage = chosen[:count]
     after = first + len(passage)
     more = after <= len(all_lines) and bool(passage)
-    return Passage(
-        path=name,
-        start=first,
-        lines=len(passage),
-        text="\n".join(passage),
-        truncated=more,
-        next_from=after if more else None,
-    )
+    return Passage(name, first, len(passage), "\n".join(passage), more, after if more else None)
 
 
 # setting a text apart from what the note already says

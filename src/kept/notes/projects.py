@@ -126,15 +126,8 @@ def _as_texts(value: Any) -> list[str]:
 # adding
 
 
-@frozen
-class NewProject:
-    project: Project
-    is_new: bool
-    """False if the folder belonged to the project already."""
-
-
-def plan_project(workspace: Workspace, folder: str, name: str | None = None) -> NewProject:
-    """Return the project for a folder: the one that there is, or else one to make with `add_project`."""
+def plan_project(workspace: Workspace, folder: str, name: str | None = None) -> tuple[Project, bool]:
+    """Return the project for a folder, and whether it is new: then `add_project` makes it."""
     if name is not None:
         check_project_name(name)
     if not os.path.isdir(folder):
@@ -149,16 +142,16 @@ def plan_project(workspace: Workspace, folder: str, name: str | None = None) -> 
                 f"{show_key(key)} belongs to the project '{owner.name}'.",
                 hint=f"To rename it, rename the folder {owner.folder} of the workspace.",
             )
-        return NewProject(owner, is_new=False)
+        return owner, False
     taken = {project.name: project for project in projects}
     if name is None:
-        return NewProject(Project(_free_name(key, taken), (key,)), is_new=True)
-    if name in taken and taken[name].keys:
+        name = _free_name(key, taken)
+    elif name in taken and taken[name].keys:
         raise UsageError(
             f"The project '{name}' is for {', '.join(map(show_key, taken[name].keys))}.",
             hint=f"If both are the same project, add 'remote' in {taken[name].folder}/{PROJECT_MARKER}.",
         )
-    return NewProject(Project(name, (key,)), is_new=True)
+    return Project(name, (key,)), True
 
 
 def add_project(workspace: Workspace, project: Project, *, recorder: HistoryRecorder | None = None) -> None:

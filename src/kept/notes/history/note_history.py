@@ -395,36 +395,30 @@ def python_author(config: Config) -> Author:
     return Author(config.agent_id, tool="python")
 
 
-@frozen
-class Committed:
-    changes: tuple[NoteChange, ...] = ()
-    """Changes that the history has."""
-    notices: tuple[str, ...] = ()
-
-
 def commit_notes(
     workspace: Workspace,
     edits: Sequence[NoteEdit],
     recorder: HistoryRecorder | None,
     *,
     also: Callable[[Sequence[NoteChange]], Sequence[Change]] = lambda changes: (),
-) -> Committed:
+) -> tuple[tuple[NoteChange, ...], tuple[str, ...]]:
     """Write notes and their history, with what ``also`` returns for the recorded changes. Raise StorageConflict.
 
-    A history that cannot be written never stops a write: then the notes are written alone, with a notice.
+    Return the changes that the history has, and notices: a history that cannot be written never stops a write, so then
+    the notes are written alone.
     """
     notices: tuple[str, ...] = ()
     if recorder is not None:
         try:
             changes, recorded = recorder.plan(edits)
             workspace.storage.commit(_plan_commit([*recorded, *also(changes)], edits))
-            return Committed(tuple(changes))
+            return tuple(changes), ()
         except (StorageConflict, LockBusy, LeaseLost, WriteUnfinished):  # which say nothing of the history
             raise
         except KeptError as exc:
             notices = tuple(f"The change of {edit.path} is not in the history: {exc.message}" for edit in edits)
     workspace.storage.commit(_plan_commit(also(()), edits))
-    return Committed(notices=notices)
+    return (), notices
 
 
 def _plan_commit(others: Sequence[Change], edits: Sequence[NoteEdit]) -> list[Change]:
@@ -466,13 +460,10 @@ def check_history(history: NoteHistory) -> HistoryState:
         digests.update(digest for change in changes for digest in (change.before, change.after))
         if missing := len(lines) - len(changes):
             torn.append(f"{log}: {plural(missing, 'line')} cannot be read.")
-    lost = sum(not _is_readable(history, digest) for digest in digests)
+    lost = 0
+    for digest in digests:
+        try:
+            history.read_version(digest)
+        except HistoryDamaged:
+            lost += 1
     return HistoryState(count, tuple(torn), lost)
-
-
-def _is_readable(history: NoteHistory, digest: str | None) -> bool:
-    try:
-        history.read_version(digest)
-    except HistoryDamaged:
-        return False
-    return True

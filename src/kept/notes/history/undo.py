@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from kept.base.values import frozen
 from kept.errors import NoteConflict, NoteNotFound, NotFound
@@ -50,8 +51,10 @@ def select_changes(
     """
     changes = history.iter_changes(since=since, by=by, session=session)
     if since is None and by is None and session is None:
-        last = (entry for entry in changes if _can_undo(entry) and _is_by_kept(entry))
-        return _with_parts(history, [entry for entry in (next(last, None),) if entry is not None])
+        # Another program's edits and renames have no author.
+        kinds = ("undo", "by_hand", "forget")
+        by_kept = (entry for entry in changes if entry.kind not in kinds and entry.by != Author())
+        return _with_parts(history, [*islice(filter(_can_undo, by_kept), 1)])
     window = [entry for entry in changes if entry.kind != "forget"]
     ids = {entry.id for entry in window}
     return [entry for entry in window if _can_undo(entry) and not (entry.undoes and ids.issuperset(entry.undoes))]
@@ -66,11 +69,6 @@ def _with_parts(history: NoteHistory, changes: list[NoteChange]) -> list[NoteCha
 
 def _can_undo(change: NoteChange) -> bool:
     return not change.is_undone and not change.is_forgotten
-
-
-def _is_by_kept(change: NoteChange) -> bool:
-    """Return whether Kept made a change that can be taken back. Another program's edits and renames have no author."""
-    return change.kind not in ("undo", "by_hand", "forget") and change.by != Author()
 
 
 # planning
@@ -126,19 +124,16 @@ class _UndoPlanner:
         changed = [path for path, content in self.planned.items() if content != self.present[path]]
         removed = [path for path in changed if self.planned[path] is None]
         edits: list[NoteEdit] = []
-        for path in changed:
-            content = self.planned[path]
-            if content is None:
-                continue
-            is_new = self.present[path] is None
-            was = next((old for old in removed if is_new and self.present[old] == content), None)
+        for path in sorted(changed, key=removed.__contains__):
+            before, after, was = self.present[path], self.planned[path], None
+            if before is None:
+                was = next((old for old in removed if self.present[old] == after), None)
             if was is not None:
                 removed.remove(was)
-            before = content if was else self.present[path]
-            edits.append(NoteEdit(path, before, content, "undo", was, tuple(self.undoes[path])))
-        return edits + [
-            NoteEdit(path, self.present[path], None, "undo", undoes=tuple(self.undoes[path])) for path in removed
-        ]
+                before = after
+            if path in removed or after is not None:
+                edits.append(NoteEdit(path, before, after, "undo", was, tuple(self.undoes[path])))
+        return edits
 
 
 def _conflict(change: NoteChange, reason: str) -> NoteConflict:
@@ -177,7 +172,7 @@ def undo_changes(
         if dry_run:
             return UndoResult(tuple(changes), tuple(edits), degraded=tuple(degraded))
         recorder = HistoryRecorder(history, author, why)
-        committed = commit_notes(history.workspace, edits, recorder)
-        return UndoResult(tuple(changes), tuple(edits), committed.changes, (*degraded, *committed.notices))
+        recorded, notices = commit_notes(history.workspace, edits, recorder)
+        return UndoResult(tuple(changes), tuple(edits), recorded, (*degraded, *notices))
 
     return retried(undo)
