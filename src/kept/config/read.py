@@ -105,10 +105,6 @@ def snake(key: str) -> str:
     return _CAMEL.sub(r"_\1", key).lower().replace("-", "_")
 
 
-def unknown_key(where: str, key: str, known: list[str]) -> ConfigError:
-    return ConfigError(f"{where}: there is no such setting.", hint=nearest(snake(key), known))
-
-
 def nearest(name: str, known: list[str]) -> str:
     """Return a hint with the closest known name, or with all of them if none is close and they are few."""
     import difflib  # only for a mistake
@@ -150,7 +146,7 @@ def read_group(kind: Any, tree: Any, *, at: str, notices: list[str]) -> SettingG
         elif notice := _why_ignored(_PLACE.sub("", where)):
             notices.append(f"{where}: {notice}")
         else:
-            raise unknown_key(where, str(raw_key), list(known))
+            raise ConfigError(f"{where}: there is no such setting.", hint=nearest(key, list(known)))
     for spec in fields(kind):
         if spec.default is spec.default_factory is dataclasses.MISSING and spec.name not in values:
             raise ConfigError(f"{at}: '{spec.name}' is missing.")

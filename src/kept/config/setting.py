@@ -39,7 +39,10 @@ def find_setting(name: str) -> tuple[Any, Mapping[str, Any]]:
             continue
         known = hints(kind) if is_dataclass(kind) else {}
         if key not in known:
-            raise ConfigError(f"{name}: there is no such setting.", hint=_nearest_name(name))
+            names = setting_names()
+            by_end = next((known for known in names if known.endswith(f".{name}")), None)
+            hint = f"Did you mean '{by_end}'?" if by_end else nearest(name, names)
+            raise ConfigError(f"{name}: there is no such setting.", hint=hint)
         metadata = kind.__dataclass_fields__[key].metadata
         kind = known[key]
     if is_dataclass(kind):
@@ -77,20 +80,14 @@ def spell(key: str) -> str:
     return ".".join(snake(part) if snake(part) in known else part for part in key.strip().split("."))
 
 
-def _nearest_name(name: str) -> str:
-    """Return a hint with the nearest setting: one that ends like this, or is spelt like it."""
-    names = setting_names()
-    by_end = [known for known in names if known.endswith(f".{name}")]
-    return f"Did you mean '{by_end[0]}'?" if by_end else nearest(name, names)
-
-
 def list_settings(loaded: LoadedConfig) -> list[SettingRow]:
     """Return every setting. A secret has `SECRET_SHOWN` as its value if it is set."""
     rows: list[SettingRow] = []
     for name, value, is_secret in settings_of(loaded.config.agent):
         is_url = name.endswith(("_url", ".url"))
         shown = SECRET_SHOWN if is_secret and value else _without_secrets(value) if is_url else value
-        rows.append(SettingRow(name, shown, _origin(loaded.origins, name), is_secret))
+        layers = (layer for key, layer in loaded.origins.items() if f"{key}.".startswith(f"{name}."))
+        rows.append(SettingRow(name, shown, next(layers, "default"), is_secret))
     return rows
 
 
@@ -110,11 +107,6 @@ def value_text(value: Any) -> str:
     if isinstance(value, tuple | list):
         return ", ".join(str(plain_value(item)) for item in value) or "(none)"
     return "(none)" if value is None or value == {} else str(plain_value(value))
-
-
-def _origin(origins: dict[str, str], name: str) -> str:
-    below = (origin for key, origin in origins.items() if key == name or key.startswith(f"{name}."))
-    return next(below, "default")
 
 
 def _without_secrets(url: Any) -> Any:

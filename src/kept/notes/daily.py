@@ -85,16 +85,12 @@ def find_daily(workspace: Workspace, day: dt.date, daily: DailyNotes | None = No
             return name
     except PathRefused:
         return name  # a link, which is refused when it is read
-    if daily.format == ISO:
+    if daily.format == ISO or not has_names(daily.format):
         return None
     # Another program may have written the month or the weekday in its own language.
-    return _find_sibling(workspace, daily, name, day) if has_names(daily.format) else None
-
-
-def _find_sibling(workspace: Workspace, daily: DailyNotes, name: str, day: dt.date) -> str | None:
-    folder = name.rpartition("/")[0]
-    paths = (f"{folder}/{sibling}" if folder else sibling for sibling in sorted(list_names(workspace.storage, folder)))
-    return next((path for path in paths if daily.find_day(path) == day), None)
+    folder, slash, _ = name.rpartition("/")
+    siblings = (folder + slash + sibling for sibling in sorted(list_names(workspace.storage, folder)))
+    return next((path for path in siblings if daily.find_day(path) == day), None)
 
 
 # dates in file names, in the format of moment.js that Obsidian's settings use: `DD.MM.YYYY`, `YYYY/MM/YYYY-MM-DD`.
@@ -186,16 +182,12 @@ def read_date(match: re.Match[str]) -> dt.date | None:
     groups = match.groupdict()
     try:
         year = int(groups["year"] if groups.get("year") else f"20{groups['short_year']}")
-        month = int(groups["month"]) if groups.get("month") else _month_of(groups["month_name"])
+        months = [month[:3].casefold() for month in _MONTHS]
+        month = int(groups["month"]) if groups.get("month") else months.index(groups["month_name"][:3].casefold()) + 1
         number = groups["day"] if groups.get("day") else groups["ordinal"][:-2]
         return dt.date(year, month, int(number))
     except (ValueError, OverflowError):
         return None
-
-
-def _month_of(name: str) -> int:
-    short = name.rstrip(".")[:3].casefold()
-    return [month[:3].casefold() for month in _MONTHS].index(short) + 1
 
 
 def _ordinal(number: int) -> str:

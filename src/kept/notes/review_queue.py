@@ -86,18 +86,6 @@ def item_path(item_id: str) -> str:
     return f"{PROPOSALS}{item_id}.json"
 
 
-def parse_item(data: bytes, item_id: str) -> ReviewItem:
-    """Return an item from its file. Raise ValueError for anything else."""
-    try:
-        item = from_tree(ReviewItem, json.loads(data))
-    except RecursionError as exc:
-        raise ValueError(str(exc)) from exc
-    if item.id != item_id:
-        raise ValueError("not an item of a review")
-    dt.datetime.fromisoformat(item.time)
-    return item
-
-
 @frozen
 class ReviewList:
     """Items that wait, oldest first. ``degraded`` names files that cannot be read."""
@@ -148,9 +136,15 @@ class ReviewQueue:
         """Return an item, and the change that removes it as it is. Raise ValueError if it is damaged."""
         try:
             document = self.workspace.storage.documents.read(item_path(item_id), max_bytes=MAX_ITEM_BYTES)
+            item = from_tree(ReviewItem, json.loads(document.data))
         except NoteTooLarge as exc:
             raise ValueError("the file is too large") from exc
-        return parse_item(document.data, item_id), Remove(document.path, document.version)
+        except RecursionError as exc:
+            raise ValueError(str(exc)) from exc
+        if item.id != item_id:
+            raise ValueError("not an item of a review")
+        dt.datetime.fromisoformat(item.time)
+        return item, Remove(document.path, document.version)
 
     def count(self) -> int:
         """Return how many items wait."""

@@ -198,15 +198,10 @@ class ChangeSignal:
             except OSError:
                 self.close()  # the limit of watches is reached; a partial signal is useless
                 return False
-        self._note_places()
+        watched = set(self._watched.values())
+        places = {folder: _place(folder) for folder in watched if os.path.dirname(folder) not in watched}
+        self._tops = {folder: place for folder, place in places.items() if place}
         return True
-
-    def _note_places(self) -> None:
-        self._tops.clear()
-        folders = set(self._watched.values())
-        for folder in folders:
-            if os.path.dirname(folder) not in folders and (place := _place(folder)):
-                self._tops[folder] = place
 
     def read_changes(self) -> set[str]:
         """Return the paths of notes and transcripts that changed since the last call.

@@ -124,24 +124,19 @@ def require_tool_may_write(workspace: Workspace, name: str, shown: str) -> None:
         raise refusal(shown)
     if _is_project_file(name):
         raise PathRefused(f"{shown}: tools cannot write the file that says which repository a project is for.", hint="")
-    if name in LONG_TERM or name.startswith(f"{MEMORY_FOLDER}/") or _is_daily_note(workspace, name):
+    if name in LONG_TERM or name.startswith(f"{MEMORY_FOLDER}/"):
         return
-    daily = ", daily notes" if workspace.layout == "vault" else ""
+    is_vault = workspace.layout == "vault"
+    if is_vault and not os.path.isabs(name):  # a note in the vault's own place for daily notes, by the name of a day
+        from kept.notes.daily import get_daily_notes
+
+        daily = get_daily_notes(workspace)
+        if daily.find_day(name) is not None and (not daily.folder or name.startswith(f"{daily.folder}/")):
+            return
     raise PathRefused(
-        f"{shown}: tools write only MEMORY.md{daily} and notes below memory/.",
+        f"{shown}: tools write only MEMORY.md{', daily notes' if is_vault else ''} and notes below memory/.",
         hint="Write it to one of those without 'replaces', name this note in it, and tell the user, who can change it.",
     )
-
-
-def _is_daily_note(workspace: Workspace, name: str) -> bool:
-    """Return whether a note is in a vault's own place for daily notes, under the name of a day."""
-    if workspace.layout == "kept" or os.path.isabs(name):
-        return False
-    from kept.notes.daily import get_daily_notes
-
-    daily = get_daily_notes(workspace)
-    day = daily.find_day(name)
-    return day is not None and (not daily.folder or name.startswith(f"{daily.folder}/"))
 
 
 def refusal(shown: str) -> PathRefused:
