@@ -23,7 +23,7 @@ from kept import Memory
 from kept.agent.agent import Agent
 from kept.agent.flush import flush_and_record
 from kept.agent.session_log import SessionLog
-from kept.models.base import ChatRequest, turn_text
+from kept.models.base import ChatRequest, part_text
 from kept.models.extractive import salient_facts
 from kept.sessions.importers.import_run import import_sessions
 from kept.sessions.spoken import Utterance
@@ -41,11 +41,15 @@ _EMPTY = (
 )  # fmt: skip
 
 
+def shown(request: ChatRequest) -> str:
+    return "\n".join(part_text(part) for turn in request.turns for part in turn.parts)
+
+
 def pick(request: ChatRequest) -> Picked:
     """Return the sentences of the conversation in a request that matter most, each with its line."""
     lines = [
         Utterance(int(match[1]), "user", "", dt.date.min, "", 0, match[2])
-        for match in _LINE.finditer("\n".join(map(turn_text, request.turns[:1])))
+        for match in _LINE.finditer(shown(request))
         if not match[2].startswith(("→", "←"))  # tools
     ]
     return [(f"{fact.text.rstrip('.?!: ')}.", f"L{fact.line}") for fact in salient_facts(lines, limit=_FACTS)]
@@ -72,7 +76,7 @@ MANNERS: dict[str, Callable[[ChatRequest], object]] = {
     "nested list": as_nested_list,
     "numbers": as_numbers,
     "JSON": as_json,
-    "nothing, in ten wordings": lambda request: _EMPTY[sum(map(len, map(turn_text, request.turns))) % len(_EMPTY)],
+    "nothing, in ten wordings": lambda request: _EMPTY[len(shown(request)) % len(_EMPTY)],
 }
 
 

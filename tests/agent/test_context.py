@@ -14,8 +14,9 @@ from kept.agent.services import split_transcript
 from kept.agent.session_log import build_view
 from kept.base.limits import estimate_tokens
 from kept.config.schema import CompactionSettings
-from kept.models.base import ToolOutput, ToolSpec, ToolUse, get_prompt, turn_text
+from kept.models.base import ToolOutput, ToolSpec, ToolUse, get_prompt
 from kept.sessions.entries import CompactionEntry, Message, StateEntry, Text, ToolCall, ToolResult
+from tests.support.chat_requests import turn_text
 from tests.support.context_strategies import lines_of, messages, said_of, view
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, tzinfo=dt.UTC)

@@ -10,9 +10,9 @@ from kept.agent.tools.tool_text import passage_text, search_text
 from kept.base.records import Hit, Occurrence, Passage, SearchResult
 from kept.cli.hook_command import recent_context
 from kept.config.schema import CompactionSettings
-from kept.models.base import turn_text
 from kept.sessions.echoes import EchoFilter, is_memory_call, is_memory_tool, strip_echoes
 from kept.sessions.entries import Text, ToolCall, ToolResult
+from tests.support.chat_requests import turn_text
 from tests.support.context_strategies import view
 from tests.support.workspaces import open_memory, write_note
 

@@ -10,10 +10,11 @@ from typing import Any
 from kept import SessionStore
 from kept.agent.agent import Agent
 from kept.agent.events import AgentEvent, Inbound, Reply
-from kept.models.base import ChatModel, turn_text
+from kept.models.base import ChatModel
 from kept.sessions.entries import CompactionEntry, Entry, Message, StateEntry
 from kept.sessions.record import SessionRecord
 from kept.testing import FrozenClock, ScriptedChat
+from tests.support.chat_requests import turn_text
 from tests.support.workspaces import open_memory
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=1)))

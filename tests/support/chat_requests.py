@@ -12,6 +12,7 @@ from kept.models.base import (
     ToolSpec,
     ToolUse,
     Turn,
+    part_text,
     tidy_turns,
 )
 
@@ -54,3 +55,8 @@ def end_of(events: list[ModelEvent]) -> Finished:
     (end,) = (event for event in events if isinstance(event, Finished))
     assert events[-1] is end
     return end
+
+
+def turn_text(turn: Turn) -> str:
+    """Return everything in a turn that counts towards its size."""
+    return "\n".join(map(part_text, turn.parts))

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from kept import Message
-from kept.models.base import ChatRequest, ToolUse, turn_text
+from kept.models.base import ChatRequest, ToolUse
 from kept.notes.history.note_history import Author
 from kept.testing import ScriptedChat
 from tests.support.agents import NOW, AgentHarness, open_agent
+from tests.support.chat_requests import turn_text
 from tests.support.workspaces import write_note
 
 NOTES = Path(__file__).with_name("sample_notes")

@@ -19,12 +19,11 @@ from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
 from kept.agent.events import CompactionResult, Flushed
-from kept.agent.fence import make_fence
 from kept.agent.flush import flush_and_record
 from kept.agent.services import (
     AgentServices,
     TranscriptPiece,
-    ask,
+    ask_about,
     read_in_pieces,
     spoken,
     usage_fields,
@@ -35,7 +34,7 @@ from kept.base.remote_errors import ModelError, ModelFailed
 from kept.base.values import frozen
 from kept.errors import KeptError
 from kept.memory import Memory
-from kept.models.base import ChatRequest, ModelUsage, Turn, get_prompt
+from kept.models.base import ModelUsage, get_prompt
 from kept.sessions.entries import CompactionEntry, Entry, Message, Text, ToolCall, ToolResult
 from kept.sessions.transcript import Transcript, Transcripts, hash_lines, is_receipt, ranges_of
 
@@ -237,13 +236,16 @@ async def summarise(
     async def read(piece: TranscriptPiece) -> None:
         """Summarise a piece. Each summary includes the one before."""
         nonlocal text, usage
-        fence = make_fence(services.secret, f"summary:{path}", [piece.text, text])
-        blocks = [fence.block("summary", text, of="what came before")] if text.strip() else []
-        blocks.append(fence.block("conversation", piece.text, source=path))
-        system = prompt.fill(marker=fence.marker, budget=str(budget.summary), focus=wanted)
-        turns = (Turn.of("user", "\n".join(blocks)),)
-        limit = budget.summary * _MAX_EXCESS
-        answer = await ask(services, ChatRequest(system, turns, max_tokens=limit, purpose="summary"))
+        answer = await ask_about(
+            services,
+            "summary",
+            path,
+            piece,
+            before=text,
+            max_tokens=budget.summary * _MAX_EXCESS,
+            budget=str(budget.summary),
+            focus=wanted,
+        )
         usage += answer.end.usage
         if is_empty_answer(answer.text):
             raise ModelFailed("The model gave no summary.")

@@ -18,11 +18,11 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from kept.agent.answer import is_empty_answer
-from kept.agent.fence import clean_line, make_fence
+from kept.agent.fence import clean_line
 from kept.agent.services import (
     AgentServices,
     TranscriptPiece,
-    ask,
+    ask_about,
     read_in_pieces,
     retry,
     split_transcript,
@@ -39,7 +39,7 @@ from kept.base.visibility import private_folder_of
 from kept.errors import KeptError
 from kept.index.near_facts import find_notes
 from kept.memory import Memory
-from kept.models.base import ChatRequest, ModelUsage, Turn, get_prompt
+from kept.models.base import ModelUsage, get_prompt
 from kept.notes.daily import DailyNotes, find_daily
 from kept.notes.history.note_history import Author
 from kept.sessions.entries import FLUSH, StateEntry
@@ -124,10 +124,8 @@ async def _ask_for_facts(
 
     async def read(piece: TranscriptPiece) -> None:
         nonlocal usage
-        fence = make_fence(services.secret, f"flush:{path}", [piece.text])
-        system = get_prompt("flush").fill(marker=fence.marker, date=f"{services.memory.clock.now():%A, %Y-%m-%d}")
-        turns = (Turn.of("user", fence.block("conversation", piece.text, source=path)),)
-        answer = await ask(services, ChatRequest(system, turns, max_tokens=_MAX_ANSWER_TOKENS, purpose="flush"))
+        today = f"{services.memory.clock.now():%A, %Y-%m-%d}"
+        answer = await ask_about(services, "flush", path, piece, max_tokens=_MAX_ANSWER_TOKENS, date=today)
         usage += answer.end.usage
         facts.extend(parse_facts(answer.text, piece))
 

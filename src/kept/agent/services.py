@@ -10,12 +10,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import field, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from kept.agent.answer import ModelAnswer
 from kept.agent.context import Budget, plan_budget
 from kept.agent.events import ApprovalDesk
 from kept.agent.extra_tools import ExtraTools
+from kept.agent.fence import make_fence
 from kept.agent.session_log import LoggedMessage, SessionLog
 from kept.agent.tools.tool_definitions import TOOLS_BY_NAME
 from kept.base.clock import Backoff
@@ -25,7 +26,7 @@ from kept.base.values import frozen
 from kept.config import Config
 from kept.errors import KeptError
 from kept.memory import Memory
-from kept.models.base import DEFAULT_CHOICE, ChatModel, ChatRequest, ModelFamily, ModelUsage, ToolSpec
+from kept.models.base import DEFAULT_CHOICE, ChatModel, ChatRequest, ModelFamily, ModelUsage, ToolSpec, Turn, get_prompt
 from kept.sessions.entries import MODEL, StateEntry, TokenUsage
 from kept.sessions.people import People
 from kept.sessions.record import SessionRecord
@@ -122,17 +123,32 @@ class AgentServices:
 # calls outside of a reply
 
 
-async def ask(services: AgentServices, request: ChatRequest) -> ModelAnswer:
-    """Return the whole answer to a request. Raise the last error if every attempt fails."""
+async def ask_about(
+    services: AgentServices,
+    purpose: Literal["flush", "summary"],
+    path: str,
+    piece: TranscriptPiece,
+    *,
+    before: str = "",
+    max_tokens: int,
+    **slots: str,
+) -> ModelAnswer:
+    """Return the whole answer to a prompt about a piece of a conversation, and a summary of what came before. Raise the
+    last error if every attempt fails."""
+    fence = make_fence(services.secret, f"{purpose}:{path}", [piece.text, before])
+    blocks = [fence.block("summary", before, of="what came before")] if before.strip() else []
+    turn = Turn.of("user", "\n".join([*blocks, fence.block("conversation", piece.text, source=path)]))
+    system = get_prompt(purpose).fill(marker=fence.marker, **slots)
+    request = ChatRequest(system, (turn,), max_tokens=max_tokens, purpose=purpose)
 
-    async def ask_once() -> ModelAnswer:
+    async def ask() -> ModelAnswer:
         answer = ModelAnswer()
         async with aclosing(services.model.stream(request)) as stream:
             async for event in stream:
                 answer.read(event)
         return answer
 
-    return await retry(ask_once, services.retry_wait_s)
+    return await retry(ask, services.retry_wait_s)
 
 
 async def retry(action: Callable[[], Awaitable[T]], wait_s: float) -> T:
@@ -220,7 +236,8 @@ class SessionModels:
 
     def __init__(self, services: AgentServices) -> None:
         self._main = services
-        self._family = services.model if isinstance(services.model, ModelFamily) else None
+        model = services.model
+        self._family = model if isinstance(model, ModelFamily) else ModelFamily(model, {})
         self._limits: dict[int, ModelLimits] = {id(services.model): services.limits}
 
     def equip(self, log: SessionLog) -> AgentServices:
@@ -231,13 +248,12 @@ class SessionModels:
             viewer = self._main.people.viewer_of(log.key)
             log.memory = memory if viewer == memory.viewer else memory.as_person(viewer)
         services = replace(self._main, memory=log.memory)
-        if self._family is None:
-            return services
-        equipped = self._with_model(services, self._find_model(log.sessions.get(log.session_id)))
         background = self._family.background
-        if background is None:
-            return equipped
-        return replace(equipped, background=self._with_model(services, background))
+        if background is not None:
+            services = replace(services, background=self._with_model(services, background))
+        if self._family.choices:
+            services = self._with_model(services, self._find_model(log.sessions.get(log.session_id)))
+        return services
 
     def _with_model(self, services: AgentServices, model: ChatModel) -> AgentServices:
         limits = self._limits.setdefault(id(model), ModelLimits(model))
@@ -247,7 +263,7 @@ class SessionModels:
         """Return the model of a session. A choice that the settings do not offer, as in an imported session, or that
         cannot be opened, is not used."""
         try:
-            return (self._family and self._family.find(record.model_override)) or self._main.model
+            return self._family.find(record.model_override) or self._main.model
         except KeptError as exc:
             logger.warning("session %s: its model cannot be used: %s", record.id, exc.message)
             return self._main.model
@@ -259,11 +275,10 @@ class SessionModels:
 
     def choose(self, sessions: SessionStore, session_id: str, choice: str) -> str:
         """Choose the model of a session, and return a reply."""
-        names = (DEFAULT_CHOICE, *(self._family.choices if self._family else ()))
+        names = (DEFAULT_CHOICE, *self._family.choices)
         if choice not in names:
             uses = f"This conversation uses {self.describe(sessions.get(session_id))}."
             return f"{uses} You can choose: {', '.join(names)}."
-        if self._family is not None and choice != DEFAULT_CHOICE:
-            self._family.find(choice)  # raises if it cannot be used
+        self._family.find(choice)  # raises if it cannot be used
         sessions.append(session_id, StateEntry(MODEL, None if choice == DEFAULT_CHOICE else choice))
         return f"From now on, this conversation uses {self.describe(sessions.get(session_id))}."

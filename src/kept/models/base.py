@@ -225,18 +225,13 @@ def tidy_turns(turns: Iterable[Turn]) -> tuple[Turn, ...]:
 def count_tokens(request: ChatRequest) -> int:
     """Estimate how many tokens of the model's window a request fills."""
     texts = [request.system]
-    texts += [_part_text(part) for turn in request.turns for part in turn.parts]
+    texts += [part_text(part) for turn in request.turns for part in turn.parts]
     files = sum(part.tokens for turn in request.turns for part in turn.parts if isinstance(part, FilePart))
     texts += [f"{tool.name} {tool.description} {json.dumps(dict(tool.parameters))}" for tool in request.tools]
     return sum(map(estimate_tokens, texts)) + files
 
 
-def turn_text(turn: Turn) -> str:
-    """Return everything in a turn that counts towards its size."""
-    return "\n".join(_part_text(part) for part in turn.parts)
-
-
-def _part_text(part: Part) -> str:
+def part_text(part: Part) -> str:
     match part:
         case TextPart(text) | ToolOutput(text=text) | Thought(text=text):
             return text

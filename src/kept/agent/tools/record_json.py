@@ -6,7 +6,7 @@ import datetime as dt
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
-from kept.base.records import Hit, Passage, SearchResult, Written
+from kept.base.records import CitedLines, Hit, Passage, SearchResult, Written
 from kept.base.redact import redact
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ def result_json(result: SearchResult, *, explain: bool = False) -> dict[str, Any
 def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
     """Return the fields of a hit by name."""
     shape = {name: value for name, value in to_json(hit).items() if name not in _NOT_IN_EVERY_HIT}
-    shape["citation"] = hit.citation
     shape["heading"] = hit.heading or None
     shape["project"] = hit.project
     if hit.source == "sessions":
@@ -57,7 +56,7 @@ def hit_json(hit: Hit, *, explain: bool = False) -> dict[str, Any]:
         shape["validity"] = to_json(hit.validity)
     for name, occurrences in (("alsoIn", hit.also_in), ("newerThan", hit.newer_than)):
         if occurrences:
-            shape[name] = [{**to_json(other), "citation": other.citation} for other in occurrences]
+            shape[name] = to_json(occurrences)
     if hit.further:
         passages = (hit_json(passage, explain=explain).items() for passage in hit.further)
         shape["further"] = [{name: value for name, value in fields if name not in _OF_THE_NOTE} for fields in passages]
@@ -92,8 +91,8 @@ def passage_json(passage: Passage) -> dict[str, Any]:
 
 
 def written_json(written: Written) -> dict[str, Any]:
-    near = [{**to_json(fact), "citation": fact.citation, "reference": fact.reference} for fact in written.near]
-    return {**to_json(written), "near": near, "citation": written.citation}
+    near = [{**to_json(fact), "reference": fact.reference} for fact in written.near]
+    return {**to_json(written), "near": near}
 
 
 def status_json(status: Status) -> dict[str, Any]:
@@ -115,13 +114,14 @@ def status_json(status: Status) -> dict[str, Any]:
 
 
 def to_json(value: Any) -> Any:
-    """Return a record as a dict: its fields in camelCase, floats rounded to six digits, times in ISO 8601."""
+    """Return a record as a dict: its fields in camelCase, with its citation. Floats have six digits, times are in ISO
+    8601."""
     if is_dataclass(value):
         shape = {}
         for spec in fields(value):
             first, *rest = spec.name.split("_")
             shape[first + "".join(map(str.capitalize, rest))] = to_json(getattr(value, spec.name))
-        return shape
+        return {**shape, "citation": value.citation} if isinstance(value, CitedLines) else shape
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
     if isinstance(value, dt.datetime):

@@ -98,7 +98,8 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     snippet = clip(one_line(hit.snippet), max_chars) if max_chars else hit.snippet
     occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
     further = "".join(f"\n{_further(passage, max_chars)}" for passage in hit.further)
-    return f"{head}\n{quote(snippet)}{_validity(hit.validity)}{occurrences}{further}"
+    validity = _validity(hit.validity) if hit.validity else ""
+    return f"{head}\n{quote(snippet)}{validity}{occurrences}{further}"
 
 
 def _head(number: int | str, shown: str | None, path: str, about: str, names: Mapping[str, str | None]) -> str:
@@ -113,13 +114,11 @@ def _further(passage: Hit, max_chars: int | None) -> str:
     if passage.grade == "weak":
         max_chars = _WEAK_CHARS
     snippet = clip(one_line(passage.snippet), max_chars) if max_chars else passage.snippet
-    return f"{head}\n{quote(snippet)}{_validity(passage.validity)}"
+    return f"{head}\n{quote(snippet)}{_validity(passage.validity) if passage.validity else ''}"
 
 
-def _validity(validity: FactValidity | None) -> str:
+def _validity(validity: FactValidity) -> str:
     """Return one line about a fact that was replaced or that replaced another, or nothing."""
-    if validity is None:
-        return ""
     if validity.holds:
         before = ", ".join(filter(None, map(_show_cited, validity.before)))
         since = f"\nHolds since {validity.since}" if validity.since else ""
