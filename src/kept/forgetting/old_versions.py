@@ -127,29 +127,23 @@ class HistoryScrub:
                 if old.path in self._notes and (old.path not in last or last[old.path][0].time <= old.time):
                     last[old.path] = old, new, name
         for path, (old, new, name) in last.items():
-            new_lines[name] += self._forget_line(path, old, new)
-        return [*self._rewrites(new_lines), *self._new.values()]
-
-    def _forget_line(self, path: str, old: NoteChange, new: NoteChange) -> list[bytes]:
-        """Return the line that says that a note lost something, if the history knows the note as it was before."""
-        content = self._notes[path]
-        after = None if content is None else digest_bytes(content)
-        if new.after is None or (after is not None and (after != new.after or old.after == new.after)):
-            return []
-        change = NoteChange(new_id(), self._time, new.path, "forget", new.after, after, self._by, forgotten="all")
-        return [format_change(change)[:-1]]
-
-    def _rewrites(self, new_lines: Mapping[str, list[bytes]]) -> Iterator[Change]:
+            content = self._notes[path]
+            after = None if content is None else digest_bytes(content)
+            # The history says that the note lost something, if it knows the note as it was before.
+            if new.after is not None and (after is None or (after == new.after and old.after != new.after)):
+                fields = (new_id(), self._time, new.path, "forget", new.after, after, self._by)
+                new_lines[name].append(format_change(NoteChange(*fields, forgotten="all"))[:-1])
         digests = {digest for lines in new_lines.values() for line in lines for digest in _DIGEST.findall(line)}
         named = {version_path(digest.decode()) for digest in digests}
         unnamed = [info.path for info in self._storage.documents.list(OBJECTS) if info.path not in named]
-        yield from map(Erase, unnamed)
+        changes: list[Change] = [*map(Erase, unnamed), *self._new.values()]
         for name, lines in new_lines.items():
-            end, old = self._logs[name]
-            if lines != old:
-                yield Rewrite(name, lines, end, erase=True)
+            end, old_lines = self._logs[name]
+            if lines != old_lines:
+                changes.append(Rewrite(name, lines, end, erase=True))
             elif unnamed:  # no other process has named one of them meanwhile
-                yield Append(name, (), end)
+                changes.append(Append(name, (), end))
+        return changes
 
     # one change
 
@@ -163,22 +157,25 @@ class HistoryScrub:
             was=None if change.was is None else self._scrub_path(change.was),
             why="" if is_scrubbed and self._matcher.matches(change.why) else change.why,
         )
-        loss = self._find_loss(change) if is_scrubbed else None
-        forgotten = loss or ("part" if new != change else change.forgotten)
-        return replace(new, before=before, after=after, forgotten=forgotten)
+        forgotten = change.forgotten if new == change else "part"
+        return replace(
+            new, before=before, after=after, forgotten=(is_scrubbed and self._find_loss(change)) or forgotten
+        )
 
     def _find_loss(self, change: NoteChange) -> Forgotten | None:
         """Return how much of what the change itself did is scrubbed. Other lines of the note do not count."""
-        paths, texts = (change.was or change.path, change.path), []
-        for digest in (change.before, change.after):
+        old, left = [], []
+        for digest, path in ((change.before, change.was or change.path), (change.after, change.path)):
             try:
-                texts.append(b"" if digest is None else read_version(self._storage, digest))
+                data = b"" if digest is None else read_version(self._storage, digest)
             except HistoryDamaged:
                 return "part"
-        left = _own_texts(*map(self._scrub, texts, paths))
-        if _own_texts(*texts) == left:
+            old.append(data)
+            left.append(self._scrub(data, path))
+        before, after = _own_texts(*old), _own_texts(*left)
+        if before == after:
             return None
-        return "part" if change.was is not None or any(map(bytes.strip, left)) else "all"
+        return "part" if change.was is not None or any(map(bytes.strip, after)) else "all"
 
     def _digest(self, digest: str | None, path: str) -> str | None:
         """Return the hash of a version of a note after scrubbing, and keep its bytes to be stored."""

@@ -63,7 +63,13 @@ def _search_bytes(config: Config, order: ForgetOrder) -> tuple[ByteScan, list[Le
     """Search every file below the home and the workspace, and their names, except for models and the journal. Return
     also the files that still have it, and those that cannot be read."""
     needles, roots = order.plan.needles, (config.home, order.workspace)
-    matcher, forms = Matcher(needles), _forms_of(needles)
+    matcher = Matcher(needles)
+    # How the texts may be stored, each with a pattern that does not match words inside of others.
+    forms = {data: re.escape(data) for line in needles.longest_lines for data in byte_forms(line)}
+    for text in needles.words:
+        before = rb"(?<!%b)" % _LETTER if text[:1].isalnum() else b""
+        after = rb"(?!%b)" % _LETTER if text[-1:].isalnum() else b""
+        forms |= {data: before + re.escape(data) + after for data in byte_forms(text)}
     sizes: list[int] = []
     left: list[LeftOver] = []
     unread: list[str] = []
@@ -99,16 +105,6 @@ def iter_all_files(roots: Iterable[str], leave_out: frozenset[str] = frozenset()
                     if stat.S_ISREG(os.lstat(path).st_mode):
                         seen.add(path)  # one of the roots may be in the other
                         yield path
-
-
-def _forms_of(needles: Needles) -> dict[bytes, bytes]:
-    """Return how the texts may be stored, each with a pattern that does not match words inside of others."""
-    forms = {data: re.escape(data) for line in needles.longest_lines for data in byte_forms(line)}
-    for text in needles.words:
-        before = rb"(?<!%b)" % _LETTER if text[:1].isalnum() else b""
-        after = rb"(?!%b)" % _LETTER if text[-1:].isalnum() else b""
-        forms |= {data: before + re.escape(data) + after for data in byte_forms(text)}
-    return forms
 
 
 def _search_file(path: str, forms: Mapping[bytes, bytes], needles: Needles) -> tuple[int, int]:
