@@ -97,6 +97,12 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self.handle, keys.encode())
 
+    def ask(self, text: str, *answers: str) -> None:
+        """Type a line, and read until these texts and the next prompt."""
+        self.type(f"{text}\r")
+        for answer in (*answers, "> "):
+            self.read_until(answer)
+
     def leave(self) -> int:
         """Type Ctrl-D at the prompt, and wait for the process to end."""
         self.type("\x04")
@@ -112,25 +118,30 @@ class Terminal:
         return os.waitstatus_to_exitcode(status)
 
 
-def test_a_conversation_at_a_terminal(environment, workspace, options, model, home):
+@pytest.fixture
+def chat(environment, workspace, options, model, home):
+    """Start the command at a terminal of some kind, and wait for its prompt."""
+
+    def start(kind: str = "dumb") -> Terminal:
+        terminal = Terminal({**environment, "KEPT_WORKSPACE": str(workspace)}, *options, "chat", kind=kind)
+        terminal.read_until("Ctrl-D leaves")
+        terminal.read_until("> ")
+        return terminal
+
+    return start
+
+
+def test_a_conversation_at_a_terminal(chat, model):
     model.script(Says("Hello yourself."), Stalls("Well, let me think"), Says("Here I am."))
-    terminal = Terminal({**environment, "KEPT_WORKSPACE": str(workspace)}, *options, "chat")
-    terminal.read_until("Ctrl-D leaves")
-    terminal.read_until("> ")
-    terminal.type("Hello\r")
-    terminal.read_until("Hello yourself.")
-    terminal.read_until("> ")
+    terminal = chat()
+    terminal.ask("Hello", "Hello yourself.")
     terminal.type("Think\r")
     terminal.read_until("let me think")
     os.kill(terminal.pid, signal.SIGINT)
     terminal.read_until("Stopped.")
     terminal.read_until("> ")
-    terminal.type("Are you there?\r")
-    terminal.read_until("Here I am.")
-    terminal.read_until("> ")
-    terminal.type("/help\r")
-    terminal.read_until("/remember TEXT")
-    terminal.read_until("> ")
+    terminal.ask("Are you there?", "Here I am.")
+    terminal.ask("/help", "/remember TEXT")
     terminal.type("\x1b[A\x1b[A\x1b[A")
     terminal.read_until("\r> Think")  # the last of the redraws
     terminal.wait_for_input()
@@ -141,14 +152,12 @@ def test_a_conversation_at_a_terminal(environment, workspace, options, model, ho
 
 
 @pytest.mark.parametrize("kind", ["xterm-256color", "dumb"])
-def test_the_terminal_asks_before_a_tool_of_a_server_is_called(environment, workspace, options, model, home, kind):
+def test_the_terminal_asks_before_a_tool_of_a_server_is_called(chat, model, home, kind):
     server = {"command": sys.executable, "args": [SERVER]}
     write_file(home / "config.yaml", json.dumps({"agents": {"defaults": {"mcp_servers": {"toy": server}}}}))
     call = Call("toy__add", {"a": 2, "b": 3})
     model.script(Says("", call), Says("It is five."), Says("", call), Says("As you wish."))
-    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
-    terminal = Terminal(env, *options, "chat", kind=kind)
-    terminal.read_until("> ")
+    terminal = chat(kind)
     terminal.type("Add.\r")
     terminal.read_until('The agent wants to call toy__add with {"a": 2, "b": 3}')
     terminal.read_until("Allow it? [y/N] ")
@@ -159,38 +168,28 @@ def test_the_terminal_asks_before_a_tool_of_a_server_is_called(environment, work
     terminal.read_until("> ")
     terminal.type("Again.\r")
     terminal.read_until("Allow it? [y/N] ")
-    terminal.type("\r")
-    terminal.read_until("toy__add was not allowed")
-    terminal.read_until("As you wish.")
-    terminal.read_until("> ")
+    terminal.ask("", "toy__add was not allowed", "As you wish.")
     assert terminal.leave() == 0
     sent = [json.dumps(request.body) for request in model.chats]
     assert "2 + 3 = 5" in sent[1]
     assert "did not allow this call" in sent[3]
 
 
-def test_a_pasted_text_of_several_lines_is_one_message(environment, workspace, options, model):
+def test_a_pasted_text_of_several_lines_is_one_message(chat, model):
     model.script(Says("A poem."), Says("Goodbye."))
-    terminal = Terminal({**environment, "KEPT_WORKSPACE": str(workspace)}, *options, "chat", kind="xterm-256color")
-    terminal.read_until("> ")
+    terminal = chat("xterm-256color")
     terminal.type("\x1b[200~Roses are red\rViolets are blue\r\rWhat is it?\x1b[201~")
     terminal.read_until("What is it?")
-    terminal.type("\r")
-    terminal.read_until("A poem.")
-    terminal.read_until("> ")
-    terminal.type("Bye\r")
-    terminal.read_until("Goodbye.")
-    terminal.read_until("> ")
+    terminal.ask("", "A poem.")
+    terminal.ask("Bye", "Goodbye.")
     assert terminal.leave() == 0
     assert len(model.chats) == 2
     assert "Roses are red\nViolets are blue\n\nWhat is it?" in model.chats[0].body["messages"][-1]["content"]
 
 
-def test_a_sign_of_life_is_there_until_the_first_word_and_leaves_nothing(environment, workspace, options, model):
+def test_a_sign_of_life_is_there_until_the_first_word_and_leaves_nothing(chat, model):
     model.script(Stalls(), Says("Here I am."))
-    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
-    terminal = Terminal(env, *options, "chat", kind="xterm-256color")
-    terminal.read_until("> ")
+    terminal = chat("xterm-256color")
     terminal.type("Think\r")
     terminal.read_until("thinking")
     model.wait_for_chats(1)

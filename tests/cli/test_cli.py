@@ -100,12 +100,6 @@ def test_files_that_are_not_indexed_are_reported(kept, workspace):
     assert "leftOut" not in kept("index", "--json").json
 
 
-def test_search_that_finds_nothing_says_so_and_succeeds(kept, notes):
-    ended = kept("search", "zxqv")
-    assert (ended.code, ended.out, ended.err) == (0, "Nothing found.\n", "")
-    assert kept("search", "zxqv", "--json").json["results"] == []
-
-
 @pytest.mark.parametrize("query", ['"', "AND OR (*", "--", "x" * 10_000, b"\xff\xfe"])
 def test_any_argument_is_a_query(kept, notes, query):
     ended = kept("search", "--json", "--", query)
