@@ -151,11 +151,11 @@ def unit_text(name: str, command: Sequence[str], env_file: str) -> str:
 def _quoted(text: str) -> str:
     """Return a text in quotes, as systemd reads it: what is not printable is escaped, so that it stays in its line."""
     escaped = text.replace("%", "%%").replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(char if char.isprintable() else _escape(char) for char in escaped) + '"'
-
-
-def _escape(char: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
+    shown = (
+        char if char.isprintable() else "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
+        for char in escaped
+    )
+    return f'"{"".join(shown)}"'
 
 
 def _is_own(path: str) -> bool:

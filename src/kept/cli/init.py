@@ -215,7 +215,14 @@ def _show(outcome: InitOutcome) -> None:
     echo(f"Workspace: {cyan(config.workspace)}{kind}")
     echo(f"Settings:  {cyan(outcome.loaded.user_file.path)}")
     if is_vault:
-        _show_vault(outcome.survey, outcome.daily)
+        survey, daily = outcome.survey, outcome.daily
+        echo(f"Notes:     {plural(survey.notes, 'note')} in {plural(survey.folders, 'folder')}")
+        if names := [entry.path for entry in survey.left_out]:
+            echo(f"Left out:  {short_list(names, _MAX_NAMES)}; 'kept index --verbose' says why")
+        source = f", as in {daily.program}" if daily.program else ""
+        echo(f"Daily:     {os.path.join(daily.folder, daily.format)}.md{source}")
+        if daily.problem:
+            warn(daily.problem)
     elif missed := outcome.survey.missed_markdown():
         warn(
             f"{plural(len(missed), 'Markdown file')} in this folder will not be searched, such as {missed[0]}. "
@@ -227,17 +234,6 @@ def _show(outcome: InitOutcome) -> None:
         echo(f"\nWorkspace was {outcome.previous}, is now {config.workspace}. Notes in the old folder stay there.")
     if not config.trusts_workspace:
         warn(f"The settings do not name this workspace. 'kept init {config.workspace}' makes it the agent's own.")
-
-
-def _show_vault(survey: Survey, daily: DailyNotes) -> None:
-    echo(f"Notes:     {plural(survey.notes, 'note')} in {plural(survey.folders, 'folder')}")
-    if names := [entry.path for entry in survey.left_out]:
-        echo(f"Left out:  {short_list(names, _MAX_NAMES)}; 'kept index --verbose' says why")
-    folder = f"{daily.folder}/" if daily.folder else ""
-    source = f", as in {daily.program}" if daily.program else ""
-    echo(f"Daily:     {folder}{daily.format}.md{source}")
-    if daily.problem:
-        warn(daily.problem)
 
 
 def _next_lines(outcome: InitOutcome, report: SyncReport | None) -> Iterator[str]:

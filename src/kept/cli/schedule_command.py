@@ -64,8 +64,13 @@ def add(options: Globals, when: str, text: str, to: str, timezone: str | None) -
     target_key(to, config.agent_id, own_id=schedule.id)
     _book(config).change(lambda book: book.with_schedule(schedule))
     _report(options, schedule, f"Added {cyan(schedule.id)}: {_next_text(schedule)}.")
-    if not options.as_json:
-        _warn_about_target(config, to)
+    channel = to.split(":")[2] if to.startswith("agent:") else to.partition(":")[0]
+    if options.as_json or not to:
+        return
+    if channel in ("telegram", "discord") and not (getattr(config.gateway, channel).token or config.keys.find(channel)):
+        warn(f"The channel {channel} is off: there is no token in gateway.{channel}.token.")
+    if not is_gateway_running(config):
+        warn("No gateway is running: nothing is asked until one is. Start it: kept gateway, or kept gateway --install")
 
 
 @kept_command("list", command)
@@ -146,14 +151,6 @@ def _next_text(schedule: Schedule) -> str:
         return "over"
     local = time.astimezone(get_zone(schedule.timezone))
     return f"{local:%a %Y-%m-%d %H:%M} ({schedule.timezone})"
-
-
-def _warn_about_target(config: Config, to: str) -> None:
-    channel = to.split(":")[2] if to.startswith("agent:") else to.partition(":")[0]
-    if channel in ("telegram", "discord") and not (getattr(config.gateway, channel).token or config.keys.find(channel)):
-        warn(f"The channel {channel} is off: there is no token in gateway.{channel}.token.")
-    if to and not is_gateway_running(config):
-        warn("No gateway is running: nothing is asked until one is. Start it: kept gateway, or kept gateway --install")
 
 
 def is_gateway_running(config: Config) -> bool:

@@ -64,11 +64,19 @@ def create(
     kept token create ci --scope read --expires 90d
     kept token create ada --scope write --for-person http:ada
     """
+    from kept.config.layers import require_agent, settings_by_agent
     from kept.server.tokens import make_token
+    from kept.sessions.people import People
 
     loaded = options.load()
     now = utc_now(SystemClock(), to_the_second=True)
-    _require_known(loaded, for_agent, for_person)
+    # A token for a misspelt name would be refused everywhere.
+    config = loaded.config
+    if for_agent is not None:
+        require_agent(config.home, loaded.user_file.path, for_agent)
+        config = settings_by_agent(loaded)[for_agent].config
+    if for_person is not None:
+        People(config).find(for_person)
     ends = _parse_expiry(expires, now) if expires else None
     token, secret = make_token(name, scopes, now, agent=for_agent, person=for_person, expires=ends)
     _stored(loaded).change(lambda book: book.with_token(token, now))
@@ -120,19 +128,6 @@ def _shown(token: AccessToken, now: dt.datetime) -> dict[str, Any]:
 
     fields = {name: value for name, value in to_json(token).items() if name != "digest"}
     return {**fields, "state": token.state(now)}
-
-
-def _require_known(loaded: LoadedConfig, agent: str | None, person: str | None) -> None:
-    """Raise an error if there is no such agent or person: a token for a misspelt name would be refused everywhere."""
-    from kept.config.layers import require_agent, settings_by_agent
-    from kept.sessions.people import People
-
-    config = loaded.config
-    if agent is not None:
-        require_agent(config.home, loaded.user_file.path, agent)
-        config = settings_by_agent(loaded)[agent].config
-    if person is not None:
-        People(config).find(person)
 
 
 def _parse_expiry(text: str, now: dt.datetime) -> dt.datetime:

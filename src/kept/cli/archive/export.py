@@ -38,7 +38,7 @@ from kept.cli.archive.archive_file import (
     is_note_member,
     read_stored,
 )
-from kept.config import Config, LoadedConfig
+from kept.config import LoadedConfig
 from kept.config.layers import is_same_folder, parse_settings, read_settings, settings_by_agent
 from kept.config.read import secret_names, snake
 from kept.config.schema import Settings
@@ -149,7 +149,12 @@ class _Packer:
             if owner == name:
                 owners[name] = workspace.root
                 sources += self._find_notes(workspace, name)
-            sources += self._find_records(config, name)
+            records, paths = open_agent(config), config.paths
+            prefix = paths.transcripts.removesuffix("sessions/")
+            for path in sorted(self._list(records, prefix, paths.folder)):  # derived files are left out
+                if is_agent_record(below := path.removeprefix(prefix)):
+                    member, shown = f"{AGENTS}/{name}/{below}", os.path.join(paths.folder, path)
+                    sources.append(_Source(member, records, path, shown))
             self.agents.append(ArchivedAgent(name, owner, workspace.layout))
             self.left_out.update(dict.fromkeys(map(utf8_safe, workspace.extra_paths)))
         return [source for source in sources if source.shown != target]
@@ -172,15 +177,6 @@ class _Packer:
         for path in sorted(paths.union(self._list(storage, f"{KEPT_FOLDER}/", workspace.root))):
             if is_note_member(path):
                 yield _Source(f"{NOTES}/{name}/{path}", storage, path, os.path.join(workspace.root, path))
-
-    def _find_records(self, config: Config, name: str) -> Iterator[_Source]:
-        """Yield the conversations and records of an agent. Derived files are left out."""
-        paths, storage = config.paths, open_agent(config)
-        prefix = paths.transcripts.removesuffix("sessions/")
-        for path in sorted(self._list(storage, prefix, paths.folder)):
-            below = path.removeprefix(prefix)
-            if is_agent_record(below):
-                yield _Source(f"{AGENTS}/{name}/{below}", storage, path, os.path.join(paths.folder, path))
 
     def _list(self, storage: Storage, prefix: str, root: str) -> Iterator[str]:
         def refused(path: str, exc: WorkspaceError) -> None:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from kept.base.clock import Clock, SystemClock
+from kept.base.clock import SystemClock
 from kept.base.digest import digest_bytes
 from kept.base.durable import make_private_folder, sync_folder, write_atomic
 from kept.base.file_lock import locked
@@ -61,21 +61,12 @@ class Change:
 class Connection:
     """One client in one scope, with copies of the settings that were changed."""
 
-    def __init__(
-        self,
-        client: Client,
-        scope: Scope,
-        environment: ClientEnvironment,
-        *,
-        kept_home: str,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, client: Client, scope: Scope, environment: ClientEnvironment, *, kept_home: str) -> None:
         self.client = client
         self.scope: Scope = scope
         self.plugin_folder = os.path.join(kept_home, FOLDER)
         self.settings_path = locate(client, scope, environment)
         self.folder = os.path.join(kept_home, "connect")
-        self.clock = clock or SystemClock()
 
     @property
     def with_plugin(self) -> bool:
@@ -130,7 +121,7 @@ class Connection:
                 if _read(change.path) != change.before:
                     raise LockBusy(f"{change.path} was changed in the meantime.", hint="Run the command again.")
                 if change.path == self.settings_path and change.before is not None:
-                    name = f"{self.clock.now():%Y%m%dT%H%M%S}-{self.client.name}-{os.path.basename(change.path)}"
+                    name = f"{SystemClock().now():%Y%m%dT%H%M%S}-{self.client.name}-{os.path.basename(change.path)}"
                     copy = os.path.join(self.folder, f"{digest_bytes(change.before)[:8]}-{name}")
                     write_atomic(copy, change.before)
                 _write(change)
