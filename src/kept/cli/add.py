@@ -17,11 +17,7 @@ from kept.cli.root import Globals, command_author
 from kept.errors import NoteTooLarge, UsageError
 
 _SHOWN_CHARS = 100
-_RELATIONS = {
-    "changes": "Looks like it changes",
-    "repeats": "Says the same as",
-    "restates": "Says much the same as",
-}
+_RELATIONS = {"changes": "Looks like it changes", "repeats": "Says the same as", "restates": "Says much the same as"}
 
 
 class AddCommand(click.Command):

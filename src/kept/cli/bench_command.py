@@ -15,13 +15,7 @@ from kept.cli.output import bold, dim, progress_bar, warn_all
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import table_text
 
-FIGURE_HEADERS = {
-    "recall@1": "R@1",
-    "recall@5": "R@5",
-    "recall@10": "R@10",
-    "recall@2000tok": "R@2k",
-    "mrr@10": "MRR",
-}
+FIGURE_HEADERS = {"recall@1": "R@1", "recall@5": "R@5", "recall@10": "R@10", "recall@2000tok": "R@2k", "mrr@10": "MRR"}
 LEGEND = (
     "R@2k: within the first 2,000 tokens returned. abst.: nothing but weak hits, correctly/wrongly.\n"
     "strong, likely, weak: share of first hits with this grade that are right, of how many."
@@ -35,11 +29,7 @@ _SHOWN_CATEGORIES = 12
 @kept_command("bench")
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True)
 @option("--sample", "N", "Use only N queries of each set, evenly spread.", type=click.IntRange(1))
-def command(
-    options: Globals,
-    folders: tuple[str, ...],
-    sample: int | None,
-) -> None:
+def command(options: Globals, folders: tuple[str, ...], sample: int | None) -> None:
     """Measure recall on sets of documents and queries.
 
     DIR... are the sets: documents, queries, and which documents answer which query. Measures with your settings, in a

@@ -204,15 +204,7 @@ class ChatScreen:
         stream.flush()
 
     def show(self, event: AgentEvent) -> None:
-        from kept.agent.events import (
-            ApprovalAsked,
-            ApprovalDecided,
-            Notice,
-            Reply,
-            ReplyDelta,
-            ToolEnded,
-            ToolStarted,
-        )
+        from kept.agent.events import ApprovalAsked, ApprovalDecided, Notice, Reply, ReplyDelta, ToolEnded, ToolStarted
 
         self.leave()
         match event:

@@ -28,14 +28,7 @@ from kept.notes.workspace import Workspace
 @send_option
 @switch("--dry-run", "Show the changes without making them.")
 @switch("--undo", "Remove the entry again.")
-def command(
-    options: Globals,
-    client: str,
-    scope: Scope,
-    send: Sent | None,
-    dry_run: bool,
-    undo: bool,
-) -> None:
+def command(options: Globals, client: str, scope: Scope, send: Sent | None, dry_run: bool, undo: bool) -> None:
     """Connect another program to this memory.
 
     CLIENT is claude-code, claude-desktop, cursor, codex, vscode or openclaw. Adds an entry that starts 'kept mcp' to

@@ -33,13 +33,7 @@ _SHOWN_LEFT = 50
 @switch("--all", "Allow very short words and more than 100 places.", "allow_all")
 @switch("--dry-run", "Only show the places.")
 def command(
-    options: Globals,
-    /,
-    query: tuple[str, ...],
-    places: str | None,
-    yes: bool,
-    dry_run: bool,
-    **what: Any,
+    options: Globals, /, query: tuple[str, ...], places: str | None, yes: bool, dry_run: bool, **what: Any
 ) -> None:
     """Forget something for good: in notes, conversations, the index and every other file of Kept.
 

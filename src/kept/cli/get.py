@@ -28,11 +28,7 @@ from kept.gateway.app import open_sessions
 from kept.memory import Memory
 from kept.notes.history.note_history import NoteChange, NoteHistory
 from kept.sessions.store import SessionStore
-from kept.sessions.transcript_paths import (
-    CITED_FOLDER,
-    is_transcript_citation,
-    parse_transcript_name,
-)
+from kept.sessions.transcript_paths import CITED_FOLDER, is_transcript_citation, parse_transcript_name
 
 _SHOWN = 50
 _SOURCE = r"\bsessions/[^\s()#]+\.jsonl(?:#L\d{1,9}(?:-L?\d{1,9})?)?"
@@ -47,18 +43,11 @@ _MAX_VERSIONS = 1_000
 @option("--lines", "N", "Number of lines (default: 200).", type=click.IntRange(min=1))
 @alternative("--links", "what", "Show its links and backlinks instead.")
 @alternative(
-    "--why",
-    "what",
-    "Show where it came from instead: conversation, import, and the change that wrote each line.",
+    "--why", "what", "Show where it came from instead: conversation, import, and the change that wrote each line."
 )
 @person_option
 def command(
-    options: Globals,
-    path: tuple[str, ...],
-    start: int | None,
-    lines: int | None,
-    what: str | None,
-    person: str | None,
+    options: Globals, path: tuple[str, ...], start: int | None, lines: int | None, what: str | None, person: str | None
 ) -> None:
     """Print a note or a conversation, or some lines of it.
 

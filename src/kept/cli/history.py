@@ -14,14 +14,7 @@ from kept.base.limits import one_line
 from kept.base.records import ENTRY_RULE
 from kept.base.wording import plural
 from kept.cli.options import kept_command, max_results_option, option, session_option, switch
-from kept.cli.output import (
-    cyan,
-    dim,
-    echo,
-    local_time,
-    require_consent,
-    style,
-)
+from kept.cli.output import cyan, dim, echo, local_time, require_consent, style
 from kept.cli.root import Globals, command_author
 from kept.cli.terminal_layout import colour_diff, layout_rows
 from kept.errors import UsageError

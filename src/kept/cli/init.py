@@ -53,11 +53,7 @@ _MAX_NAMES = 6
     flag_value="",
 )
 def command(
-    options: Globals,
-    folder: str | None,
-    layout: WorkspaceLayout | None,
-    full: bool,
-    project: str | None,
+    options: Globals, folder: str | None, layout: WorkspaceLayout | None, full: bool, project: str | None
 ) -> None:
     """Create a workspace, or adopt a folder of Markdown as it is.
 

@@ -14,12 +14,7 @@ from kept.base.listings import NoteLink
 from kept.base.records import SOURCES
 from kept.base.wording import plural
 from kept.cli.options import alternative, kept_command, max_results_option, note_options, person_option, switch
-from kept.cli.output import (
-    cyan,
-    dim,
-    progress_bar,
-    style,
-)
+from kept.cli.output import cyan, dim, progress_bar, style
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import file_lines, table_text
 from kept.errors import UsageError

@@ -16,16 +16,7 @@ import click
 from kept import __version__
 from kept.base.limits import one_line
 from kept.base.values import frozen
-from kept.cli.output import (
-    echo,
-    guard_streams,
-    hide_secrets,
-    json_text,
-    print_json,
-    remember_secrets,
-    style,
-    warn_all,
-)
+from kept.cli.output import echo, guard_streams, hide_secrets, json_text, print_json, remember_secrets, style, warn_all
 from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
@@ -261,11 +252,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     invoke_without_command=True,
     params=global_options(hidden=False),
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "max_content_width": 100,
-        "show_default": True,
-    },
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(__version__, prog_name="kept", help="Show the version.")
 @click.pass_context

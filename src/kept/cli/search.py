@@ -12,14 +12,7 @@ from kept.agent.tools.record_json import result_json
 from kept.base.records import SOURCES, Grade, Hit, SearchResult, cite
 from kept.base.wording import plural, short_list
 from kept.cli.options import kept_command, max_results_option, note_options, option, person_option, switch
-from kept.cli.output import (
-    bold,
-    cyan,
-    dim,
-    printable,
-    progress_bar,
-    style,
-)
+from kept.cli.output import bold, cyan, dim, printable, progress_bar, style
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import columns, cut, text_width, wrap
 from kept.notes.workspace import has_projects
@@ -182,13 +175,7 @@ _DROPPED_SHOWN = 20
 @person_option
 @switch("--explain", "Show the parts of each score, and candidates that were left out.")
 def command(
-    options: Globals,
-    /,
-    query: tuple[str, ...],
-    project: str | None,
-    person: str | None,
-    explain: bool,
-    **filters: Any,
+    options: Globals, /, query: tuple[str, ...], project: str | None, person: str | None, explain: bool, **filters: Any
 ) -> None:
     """Search notes and conversations by meaning and by word.
 

@@ -15,16 +15,7 @@ from kept.base.limits import clip
 from kept.base.redact import redact
 from kept.base.wording import plural
 from kept.cli.options import kept_command, max_results_option, option, switch
-from kept.cli.output import (
-    bold,
-    dim,
-    local_time,
-    printable,
-    require_consent,
-    style,
-    warn,
-    warn_all,
-)
+from kept.cli.output import bold, dim, local_time, printable, require_consent, style, warn, warn_all
 from kept.cli.root import Globals
 from kept.cli.session_text import describe_session, is_talk, show_line
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, table_text

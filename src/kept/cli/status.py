@@ -12,14 +12,7 @@ from kept.base.limits import one_line
 from kept.base.reports import Status
 from kept.base.wording import plural, size_text
 from kept.cli.options import kept_command, switch
-from kept.cli.output import (
-    dim,
-    local_time,
-    printable,
-    progress_bar,
-    style,
-    warn_all,
-)
+from kept.cli.output import dim, local_time, printable, progress_bar, style, warn_all
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import field_lines, wrap
 

@@ -34,22 +34,8 @@ from kept.errors import DocumentNotFound, ForgetFailed, KeptError, LockBusy, Pat
 from kept.forgetting.needles import Matcher, Needles
 from kept.forgetting.old_versions import HistoryScrub
 from kept.forgetting.passages import find_cuts
-from kept.forgetting.places import (
-    LARGEST_NOTE,
-    ForgetScope,
-    cited_transcript,
-    find_mentioned,
-    read_inbox,
-    scrub_record,
-)
-from kept.forgetting.plan import (
-    ForgetOrder,
-    ForgetPlan,
-    Outcome,
-    digest_of,
-    read_journal,
-    write_journal,
-)
+from kept.forgetting.places import LARGEST_NOTE, ForgetScope, cited_transcript, find_mentioned, read_inbox, scrub_record
+from kept.forgetting.plan import ForgetOrder, ForgetPlan, Outcome, digest_of, read_journal, write_journal
 from kept.forgetting.planner import plan_forget
 from kept.forgetting.receipt import ForgetReceipt, iter_all_files, make_receipt, save_receipt
 from kept.index.sqlite.integrity import read_owner, scrub_index

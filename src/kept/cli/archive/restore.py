@@ -45,14 +45,7 @@ from kept.config.layers import (
     resolve_workspace,
     user_settings,
 )
-from kept.errors import (
-    ArchiveDamaged,
-    ArchiveRefused,
-    ConfigError,
-    PathRefused,
-    StorageConflict,
-    WorkspaceError,
-)
+from kept.errors import ArchiveDamaged, ArchiveRefused, ConfigError, PathRefused, StorageConflict, WorkspaceError
 from kept.notes.workspace import decode, find_arrival_fault
 from kept.sessions.deleted import list_deleted
 from kept.sessions.forgotten_text import FORGOTTEN_HASHES, ForgottenText, blank_tree
