@@ -157,12 +157,11 @@ def agents(options: Globals) -> None:
     from kept.config.layers import is_same_folder, settings_by_agent
 
     configs = {name: loaded.config for name, loaded in settings_by_agent(replace(options, agent="main").load()).items()}
-    shapes: list[dict[str, Any]] = []
+    shapes, rows = [], []
     for name, config in configs.items():
         others = [other for other in configs if other != name]
         shared = [other for other in others if is_same_folder(configs[other].workspace, config.workspace)]
-        model = config.agent.model.name
-        shapes.append({"name": name, "workspaceDir": config.workspace, "sharedWith": shared, "model": model})
-    shown = ({**shape, "sharedWith": ", ".join(shape["sharedWith"]), "model": shape["model"] or ""} for shape in shapes)
-    rows = [[*row.values()] for row in shown]
+        folder, model = config.workspace, config.agent.model.name
+        shapes.append({"name": name, "workspaceDir": folder, "sharedWith": shared, "model": model})
+        rows.append((name, folder, ", ".join(shared), model or ""))
     options.report({"agents": shapes}, table_text(("Agent", "Notes in", "Shared with", "Model"), rows))

@@ -21,31 +21,31 @@ def command(names: tuple[str, ...]) -> None:
     cli.main([*names, "--help"], prog_name="kept", standalone_mode=False)
 
 
-def write_overview(group: click.Group, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the help of `kept` itself: every command in its group."""
+def write_overview(ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the help of `kept` itself: every command in its cli."""
     formatter.write_usage(ctx.command_path, "[OPTIONS] COMMAND ...")
-    group.format_help_text(ctx, formatter)
-    width = max(map(len, group.list_commands(ctx)))
+    cli.format_help_text(ctx, formatter)
+    width = max(map(len, cli.list_commands(ctx)))
     for title, names in GROUPS.items():
         with formatter.section(bold(title)):
-            formatter.write_dl([(f"{name:<{width}}", _summary(group, ctx, name)) for name in names])
-    records = (param.get_help_record(ctx) for param in group.get_params(ctx))
+            formatter.write_dl([(f"{name:<{width}}", _summary(ctx, name)) for name in names])
+    records = (param.get_help_record(ctx) for param in cli.get_params(ctx))
     with formatter.section(bold("Options, before the command or after it")):
         formatter.write_dl([record for record in records if record is not None])
     formatter.write_paragraph()
     formatter.write_text("'kept help COMMAND' shows the options of a command, with examples.")
 
 
-def first_screen(group: click.Group, ctx: click.Context) -> str:
+def first_screen(ctx: click.Context) -> str:
     """Return ten lines: what most people need."""
     width = max(map(len, FIRST))
-    rows = [f"  {bold(f'kept {name:<{width}}')}  {_summary(group, ctx, name)}" for name in FIRST]
-    return "\n".join([f"{group.help}\n", *rows, "'kept --help' lists all commands."])
+    rows = [f"  {bold(f'kept {name:<{width}}')}  {_summary(ctx, name)}" for name in FIRST]
+    return "\n".join([f"{cli.help}\n", *rows, "'kept --help' lists all commands."])
 
 
-def _summary(group: click.Group, ctx: click.Context, name: str) -> str:
+def _summary(ctx: click.Context, name: str) -> str:
     """Return the first sentence of a command's help, whole."""
-    inner = group.get_command(ctx, name)
+    inner = cli.get_command(ctx, name)
     paragraph = " ".join((inner.help or "").partition("\n\n")[0].split()) if inner else ""
     sentence, end, _ = paragraph.partition(". ")
     return sentence + end.rstrip()

@@ -245,7 +245,7 @@ class LazyGroup(click.Group):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         from kept.cli.help import write_overview
 
-        write_overview(self, ctx, formatter)
+        write_overview(ctx, formatter)
 
 
 @click.group(
@@ -261,7 +261,7 @@ def cli(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:  # in a script, this is a mistake
         from kept.cli.help import first_screen
 
-        echo(first_screen(cli, ctx), err=True)
+        echo(first_screen(ctx), err=True)
         ctx.exit(2)
 
 

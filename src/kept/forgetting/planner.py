@@ -235,10 +235,9 @@ def _plan_person(scope: ForgetScope, name: str) -> ForgetPlan:
     folded = name.casefold()
 
     def is_from(line: TranscriptLine) -> bool:
-        match line.content:
-            case Entry(body=Message() as message):
-                return folded in (name.strip().casefold() for name in (message.sender, message.forwarded_from) if name)
-        return False
+        message = getattr(line.content, "body", None)
+        named = (message.sender, message.forwarded_from) if isinstance(message, Message) else ()
+        return folded in (name.strip().casefold() for name in named if name)
 
     names, doubtful = _names_of(scope, name)
     found = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
