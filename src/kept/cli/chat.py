@@ -138,8 +138,11 @@ def _ask_once(conversation: LocalConversation, runner: asyncio.Runner, text: str
 def _talk(conversation: LocalConversation, runner: asyncio.Runner) -> None:
     """Answer messages until there are no more. Ctrl-C stops an answer, not the conversation."""
     echo("Ctrl-C stops an answer, Ctrl-D leaves. /help lists the commands.", err=True)
+    with suppress(ImportError):  # some Python was built without it. It also keeps earlier lines for the arrow keys.
+        import readline
 
-    _enable_line_editing()
+        # Python turns this off. With it, the lines of a pasted text become part of the line that is being edited.
+        readline.parse_and_bind("set enable-bracketed-paste on")
     screen = ChatScreen()
     while True:
         try:
@@ -167,15 +170,6 @@ def _talk(conversation: LocalConversation, runner: asyncio.Runner) -> None:
 async def _answer(conversation: LocalConversation, screen: ChatScreen, text: str) -> None:
     screen.wait()
     await conversation.answer(text, screen.show)
-
-
-def _enable_line_editing() -> None:
-    """Enable line editing, with earlier lines on the arrow keys."""
-    with suppress(ImportError):  # some Python was built without it
-        import readline
-
-        # Python turns this off. With it, the lines of a pasted text become part of the line that is being edited.
-        readline.parse_and_bind("set enable-bracketed-paste on")
 
 
 class ChatScreen:

@@ -66,7 +66,9 @@ def command(
         return
     name, start, lines = from_citation(" ".join(path), start, lines)
     if what == "links":
-        _show_links(options, name, person)
+        with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
+            links = memory.notes.links(name, progress=progress)
+        options.report(links_json(links), _link_lines(links), degraded=links.degraded)
         return
     with options.memory(person=person) as memory:
         try:
@@ -86,12 +88,6 @@ def command(
 
 
 # links
-
-
-def _show_links(options: Globals, name: str, person: str | None) -> None:
-    with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
-        links = memory.notes.links(name, progress=progress)
-    options.report(links_json(links), _link_lines(links), degraded=links.degraded)
 
 
 def _link_lines(links: NoteLinks) -> Iterator[str]:

@@ -161,19 +161,15 @@ def _report_lines(report: ImportReport, notes: NotesAdopted | None) -> Iterator[
     failed = (session for session in report.sessions if session.reason)
     warnings = [f"{session.source}: session {session.id} failed: {session.reason}" for session in failed]
     warnings += [f"{problem.path}: {problem.reason}" for problem in (*report.problems, *report.ignored)]
-    warnings += _note_warnings(notes) if notes else []
+    if notes:
+        warnings += [f"{problem.path}: {problem.reason}" for problem in notes.problems]
+        warnings += [f"{name}: exists here with another text, which is kept" for name in notes.conflicts]
+        for lead, names in (
+            ("not notes that Kept searches, so left out", notes.left_out),
+            ("part of the agent's system prompt, so not copied without --instructions", notes.held_back),
+        ):
+            warnings += [f"{lead}: {short_list(names, _NAMES_SHOWN)}"] if names else []
     warn_all(f"{warning.rstrip('.')}." for warning in warnings)
-
-
-def _note_warnings(notes: NotesAdopted) -> list[str]:
-    warnings = [f"{problem.path}: {problem.reason}" for problem in notes.problems]
-    warnings += [f"{name}: exists here with another text, which is kept" for name in notes.conflicts]
-    if notes.left_out:
-        warnings.append(f"not notes that Kept searches, so left out: {short_list(notes.left_out, _NAMES_SHOWN)}")
-    if notes.held_back:
-        names = short_list(notes.held_back, _NAMES_SHOWN)
-        warnings.append(f"part of the agent's system prompt, so not copied without --instructions: {names}")
-    return warnings
 
 
 def _report_json(report: ImportReport, notes: NotesAdopted | None) -> dict[str, Any]:

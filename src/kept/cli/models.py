@@ -59,14 +59,20 @@ def command(ctx: click.Context) -> None:
     models = [_describe(config, model) for model in CATALOGUE.values()]
     providers = list_providers(config)
     width = max(len(name) for name in (*CATALOGUE, *(provider.name for provider in providers)))
-    lines = [line for model in models for line in _model_lines(model, width)]
+    lines = []
+    for model in models:
+        label = "here" if model["pulled"] else f"download {size_text(model['downloadBytes'])}"
+        label = style("in use", fg="green") if model["inUse"] else label
+        remarks = [size_text(model["bytes"]), " ".join(model["languages"]), model["licence"]]
+        about = "; ".join(remarks + [_NEEDS_PACKAGES] * bool(model["missingPackages"]))
+        lines += [f"{bold(model['name'].ljust(width))}  {label}", *_remark_lines(model["about"], about)]
     lines.append(bold("\nProviders"))
     for provider in providers:
         state = f"{'in use' if provider.in_use else 'available' if provider.available else 'not set up':<10}"
         state = style(state, fg="green") if provider.in_use else state
         size = plural(provider.dims, "dimension") if provider.dims else ""
-        model = printable(", ".join(filter(None, (provider.model, size))))
-        lines.append(f"{bold(f'{printable(provider.name):<{width}}')}  {state}  {model}".rstrip())
+        shown = printable(", ".join(filter(None, (provider.model, size))))
+        lines.append(f"{bold(f'{printable(provider.name):<{width}}')}  {state}  {shown}".rstrip())
         lines += _remark_lines(provider.note)
     shape = {"modelsDir": config.models_folder, "models": models, "providers": to_json(providers)}
     options.report(shape, lines)
@@ -111,14 +117,6 @@ def _is_in_use(config: Config, model: CatalogueModel) -> bool:
         return False
     automatic = find_automatic(config.models_folder) if search.provider == "auto" else None
     return model.name == (automatic.name if automatic else BUILT_IN)
-
-
-def _model_lines(model: dict[str, Any], width: int) -> list[str]:
-    label = "here" if model["pulled"] else f"download {size_text(model['downloadBytes'])}"
-    label = style("in use", fg="green") if model["inUse"] else label
-    remarks = [size_text(model["bytes"]), " ".join(model["languages"]), model["licence"]]
-    about = "; ".join(remarks + [_NEEDS_PACKAGES] * bool(model["missingPackages"]))
-    return [f"{bold(model['name'].ljust(width))}  {label}", *_remark_lines(model["about"], about)]
 
 
 def _remark_lines(*remarks: str) -> list[str]:

@@ -9,7 +9,7 @@ import click
 from kept.agent.tools.record_json import review_item_json, review_result_json
 from kept.cli.history import SHORT_ID
 from kept.cli.options import kept_command, session_option, switch
-from kept.cli.output import cyan, local_time, printable, style, warn, warn_all
+from kept.cli.output import cyan, local_time, printable, style
 from kept.cli.root import Globals, command_author
 from kept.cli.terminal_layout import colour_diff
 from kept.errors import KeptError, NoteConflict, NotFound, UsageError
@@ -101,20 +101,15 @@ def _decide(
 def _report(options: Globals, results: list[ReviewResult], conflicts: list[tuple[str, KeptError]]) -> None:
     shapes = [{"id": item_id, "reason": exc.message} for item_id, exc in conflicts]
     shape = {"decided": [review_result_json(result) for result in results], "conflicts": shapes}
-    options.report(shape, _decided_lines(results, conflicts))
+    done = [
+        (result.action.capitalize(), result.item.id[:SHORT_ID], cyan(printable(result.item.path))) for result in results
+    ]
+    degraded = [reason for result in results for reason in result.degraded]
+    degraded += [f"{item_id[:SHORT_ID]} is in conflict, and waits: {exc.message}" for item_id, exc in conflicts]
+    lines = [f"{action} {item_id}: {path}" for action, item_id, path in done]
+    options.report(shape, lines or ([] if conflicts else _NOTHING), degraded=degraded)
     if conflicts:
         raise click.exceptions.Exit(4)
-
-
-def _decided_lines(results: list[ReviewResult], conflicts: list[tuple[str, KeptError]]) -> Iterator[str]:
-    for result in results:
-        warn_all(result.degraded)
-        path = cyan(printable(result.item.path))
-        yield f"{result.action.capitalize()} {result.item.id[:SHORT_ID]}: {path}"
-    for item_id, exc in conflicts:
-        warn(f"{item_id[:SHORT_ID]} is in conflict, and waits: {exc.message}")
-    if not results and not conflicts:
-        yield _NOTHING
 
 
 def _item_lines(queue: ReviewQueue, item: ReviewItem, *, diff: bool) -> Iterator[str]:

@@ -150,15 +150,13 @@ def _stored_texts(path: str) -> Iterator[tuple[str, bool]]:
             quoted = str(table).replace('"', '""')
             for row in db.execute(f'SELECT * FROM "{quoted}"'):
                 for column, value in zip(columns, row, strict=True):
-                    if isinstance(value, str):
-                        yield _words_in(value, column), table in _OWN_TABLES or column in _OWN_COLUMNS
-
-
-def _words_in(value: str, column: str) -> str:
-    """Return the text of a cell: of a path the names that people gave, of a key only who the conversation is with."""
-    if column in ("path", "file"):
-        return words_of(value)
-    return value.rpartition(":")[2] if column in ("key", "session_key") and value.startswith("agent:") else value
+                    if not isinstance(value, str):
+                        continue
+                    if column in ("path", "file"):  # of a path, the names that people gave
+                        value = words_of(value)
+                    elif column in ("key", "session_key") and value.startswith("agent:"):
+                        value = value.rpartition(":")[2]  # of a key, who the conversation is with
+                    yield value, table in _OWN_TABLES or column in _OWN_COLUMNS
 
 
 _HIDDEN = "(a name that was forgotten)"

@@ -88,24 +88,18 @@ class Connection:
         files = plugin_files(command, sent) if self.with_plugin else {}
         paths = {os.path.join(self.plugin_folder, name): content for name, content in files.items()}
         changes = [Change(path, _read(path), None if undo else content) for path, content in paths.items()]
-        return [*changes, self._plan_settings(None if undo else entry)]
-
-    def _plan_settings(self, entry: dict[str, Any] | None) -> Change:
-        """Return the change that puts the entry into the client's settings, or takes it out if it is None."""
         path, before = self.settings_path, _read(self.settings_path)
-        if before is None and entry is None:
-            return Change(path, None, None)
         try:
             text = edited = (before or b"").decode("utf-8")
         except UnicodeDecodeError as exc:
             raise ConfigError(f"{path}: not UTF-8 at byte {exc.start}.", hint="Nothing was changed.") from exc
-        entries = [((*self.client.keys, NAME), entry)]
+        entries: list[tuple[tuple[str, ...], Any]] = [((*self.client.keys, NAME), entry)]
         if self.with_plugin:
             entries = settings_entries(self.plugin_folder)
-        for keys, value in entries:
+        for keys, value in [] if undo and before is None else entries:
             edit = edit_toml if path.endswith(".toml") else edit_json
-            edited = edit(path, edited, keys, value if entry else None)
-        return Change(path, before, before if edited == text and before is not None else edited.encode())
+            edited = edit(path, edited, keys, None if undo else value)
+        return [*changes, Change(path, before, before if edited == text else edited.encode())]
 
     # applying
 
