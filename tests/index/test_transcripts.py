@@ -501,10 +501,11 @@ def test_no_path_leads_out_of_the_folder_of_the_transcripts(tmp_path, path):
 
 def _growth_reached(memory, **thresholds):
     with memory.index_service.inspecting() as (_, planner):
-        sessions = replace(planner.settings.sync.sessions, **thresholds)
-        sync = replace(planner.settings.sync, sessions=sessions)
-        planner.settings = replace(planner.settings, sync=sync)
-        return planner.growth_reached()
+        search = memory.config.memory_search
+        sync = replace(search.sync, sessions=replace(search.sync.sessions, **thresholds))
+        agent = replace(memory.config.agent, memory_search=replace(search, sync=sync))
+        config = replace(memory.config, agent=agent)
+        return replace(planner, reader=replace(planner.reader, config=config)).growth_reached()
 
 
 def test_a_sync_is_due_when_a_transcript_has_grown_by_enough(tmp_path):

@@ -36,12 +36,14 @@ import sys
 import unicodedata
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from functools import cached_property
 from operator import mul
 from typing import Any
 
 from kept.base.records import Matrix
 from kept.base.remote_errors import EmbedderUnavailable
+from kept.base.values import frozen
 from kept.embedding.base import Calibration, Identity, Role, pack_unit_rows
 
 MODEL = "multilingual-384"
@@ -164,13 +166,13 @@ _CACHED_WORDS = 200_000
 _IMPOSSIBLE = -1e30
 
 
+@frozen
 class PieceEncoder:
     """Encoder over a vocabulary: ``find`` returns the number of a piece or None, ``score`` its log probability."""
 
-    def __init__(self, find: Callable[[str], int | None], score: Callable[[int], float]) -> None:
-        self._find = find
-        self._score = score
-        self._cache: dict[str, tuple[int, ...]] = {}
+    find: Callable[[str], int | None]
+    score: Callable[[int], float]
+    _cache: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def encode(self, text: str) -> list[int]:
         """Return the numbers of a text's pieces."""
@@ -189,7 +191,7 @@ class PieceEncoder:
 
     def _split(self, word: str) -> tuple[int, ...]:
         """Return the pieces with the highest sum of scores (Viterbi): ``best[n]`` is that of the first n characters."""
-        find, score = self._find, self._score
+        find, score = self.find, self.score
         length = len(word)
         best = [0.0, *[_IMPOSSIBLE] * length]
         starts = [0] * (length + 1)

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kept.base.records import SourceFile
+from kept.base.values import frozen
 from kept.errors import KeptError
 from kept.index.chunking.markdown import ChunkSize
 from kept.index.note_rows import Recipe, file_row
@@ -49,17 +50,16 @@ def _has_only_grown(path: str, states: Set[Any]) -> bool:
     return bool(larger - smaller < SEEN_BYTES)
 
 
+@frozen
 class SyncPlanner:
     """Compares one open index with the files and the settings. Made for one task and dropped after it.
 
     ``vectors`` is None without an embedder.
     """
 
-    def __init__(self, index: Index, reader: SourceReader, vectors: Vectoriser | None) -> None:
-        self.index = index
-        self.reader = reader
-        self.vectors = vectors
-        self.settings = reader.config.memory_search
+    index: Index
+    reader: SourceReader
+    vectors: Vectoriser | None
 
     # files
 
@@ -123,7 +123,8 @@ class SyncPlanner:
                 from kept.index.transcripts import hash_transcript
 
                 return hash_transcript(file, row, self.reader.config)
-            note = self.reader.workspace.read(file.path, max_bytes=self.settings.max_file_bytes)
+            max_bytes = self.reader.config.memory_search.max_file_bytes
+            note = self.reader.workspace.read(file.path, max_bytes=max_bytes)
         except KeptError:
             return None
         return file_row(file, note, checked_ns=0).hash
@@ -135,12 +136,13 @@ class SyncPlanner:
         conversation costs a sync. A search syncs whatever was said before it answers, however little; one that an
         agent asks in a conversation leaves what is in its context anyway.
         """
-        if "sessions" not in self.settings.sources:
+        config = self.reader.config
+        settings = config.memory_search
+        if "sessions" not in settings.sources:
             return False
         from kept.index.transcripts import measure_growth
 
-        config = self.reader.config
-        thresholds = self.settings.sync.sessions
+        thresholds = settings.sync.sessions
         with self.index.reading():
             known = self.index.live.file_rows()
         for file in self._compare(scan_transcripts(config), known, ())[0]:
@@ -178,10 +180,11 @@ class SyncPlanner:
 
     def recipe(self) -> Recipe:
         """Return how the index is to be built. Without an embedder, the vectors in the index stay as they are."""
+        chunking = self.reader.config.memory_search.chunking
         stored = {} if self.vectors else self.index.get_meta(META_RECIPE) or {}
         identity = self.vectors.embedder.identity if self.vectors else None
         return Recipe(
-            size=ChunkSize(self.settings.chunking.tokens, self.settings.chunking.overlap),
+            size=ChunkSize(chunking.tokens, chunking.overlap),
             identity=identity.key if identity else stored.get("identity"),
             model=identity.model if identity else stored.get("model"),
             daily=get_daily_notes(self.reader.workspace),

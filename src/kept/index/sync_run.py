@@ -106,7 +106,7 @@ class SyncRun:
         if not self.index.is_current():  # writing to an index that was moved away would be lost
             raise StoreDamaged(f"{self.index.path}: the index was replaced while this process waited.")
         # Another process may have done the work while this one waited, so the plan is made under the lock.
-        if self.force and not self.planner.settings.cache.enabled:
+        if self.force and not self.reader.config.memory_search.cache.enabled:
             self.index.cache.evict(0)
         self.index.drop_leftovers()  # of a rebuild that was killed
         if is_unbuilt and self.index.get_meta(META_RECIPE) is None:
@@ -141,7 +141,7 @@ class SyncRun:
 
     def _trim_cache(self) -> None:
         """Keep the cache within its limit. A sync that embedded nothing leaves the file alone."""
-        cache = self.planner.settings.cache
+        cache = self.reader.config.memory_search.cache
         is_kept_out = cache.enabled and self.vectors and self.vectors.is_cheap  # whose vectors are not in it
         if (self.embedded or self.cached) and not is_kept_out:
             self.index.cache.evict(cache.max_entries if cache.enabled else 0)

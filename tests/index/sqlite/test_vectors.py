@@ -9,7 +9,7 @@ import pytest
 from kept.base.records import Filter
 from kept.index.sqlite import vectors
 from kept.index.sqlite.index import Index
-from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk, sha256
+from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
 from kept.index.sqlite.vectors import quantise
 
 DIMS = 64
@@ -42,7 +42,7 @@ def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]
     known = set(index.live.rows_matching(Filter()))
     texts = [f"v{number}" for number in range(len(known), len(known) + count)]
     vectors = {text: unit(rng, rng.choice(centres)) for text in texts}
-    codes = {sha256(text): quantise(packed(vector)) for text, vector in vectors.items()}
+    codes = {_file_of(text).chunks[0].embed_hash: quantise(packed(vector)) for text, vector in vectors.items()}
     with index.writing():
         for text in texts:
             index.live.replace_files([_file_of(text)], codes.get)

@@ -1,5 +1,7 @@
 """What a process remembers about words, and when it forgets it."""
 
+import pytest
+
 from tests.support.workspaces import open_memory, write_note
 
 
@@ -16,25 +18,14 @@ def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_i
             assert (reader.words.document_frequencies(["heron"]), reader.words.chunk_count()) == ({"heron": 2}, 2)
 
 
-def test_a_word_that_no_chunk_had_is_found_after_this_connection_has_written_one(tmp_path):
+@pytest.mark.parametrize("force", [False, True])
+def test_a_word_that_no_chunk_had_is_found_after_this_connection_has_written_one(tmp_path, force):
     write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
     with open_memory(tmp_path) as memory:
         memory.sync()
         with memory.index_service.inspecting() as (index, _), index.reading():
             assert index.words.document_frequencies(["heron", "otter", "quail"]) == {"heron": 1}
         write_note(tmp_path / "workspace", "memory/b.md", "An otter swims.\n")
-        memory.sync()
+        memory.sync(force=force)
         with memory.index_service.inspecting() as (index, _), index.reading():
             assert index.words.document_frequencies(["heron", "otter", "quail"]) == {"heron": 1, "otter": 1}
-
-
-def test_a_word_that_no_chunk_had_is_found_after_a_rebuild(tmp_path):
-    write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
-    with open_memory(tmp_path) as memory:
-        memory.sync()
-        with memory.index_service.inspecting() as (index, _), index.reading():
-            assert not index.words.document_frequencies(["otter"])
-        write_note(tmp_path / "workspace", "memory/b.md", "An otter swims.\n")
-        memory.sync(force=True)
-        with memory.index_service.inspecting() as (index, _), index.reading():
-            assert index.words.document_frequencies(["otter"]) == {"otter": 1}

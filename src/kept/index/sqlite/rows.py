@@ -208,15 +208,11 @@ class NewChunk:
 
     @property
     def hash(self) -> bytes:
-        return sha256(self.text)
+        return hashlib.sha256(self.text.encode("utf-8", "replace")).digest()
 
     @property
     def embed_hash(self) -> bytes:
-        return sha256(self.embed_text)
-
-
-def sha256(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
+        return hashlib.sha256(self.embed_text.encode("utf-8", "replace")).digest()
 
 
 @frozen

@@ -17,11 +17,13 @@ import struct
 import sys
 from array import array
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Any, Literal
 
 import apsw
 
 from kept.base.sqlite import IN_ROWS, pack_rows
+from kept.base.values import frozen
 
 # Order of `chunks c` by content, regardless of when they were indexed. Within a line, row numbers follow the text: its
 # chunks are written together (`Generation.replace_file`).
@@ -34,20 +36,20 @@ _WORTH_NUMPY = ((3, 8_000), (20, 200))
 _FEW_ROWS = 5_000
 
 
+@frozen
 class _VectorBlock:
     """Codes of rows, end to end, in no order."""
 
-    def __init__(self, dims: int) -> None:
-        self.dims = dims
-        self.rows = array("q")
-        """Row numbers."""
-        self.packed = bytearray()
-        self.norms = array("d")
+    dims: int
+    rows: array[int] = field(default_factory=lambda: array("q"))
+    """Row numbers."""
+    packed: bytearray = field(default_factory=bytearray)
+    norms: array[float] = field(default_factory=lambda: array("d"))
 
     def append(self, codes: Sequence[tuple[int, bytes]]) -> None:
         packed = b"".join(code for _, code in codes)
         self.rows.extend(row for row, _ in codes)
-        self.packed += packed
+        self.packed.extend(packed)
         self.norms.extend(code_norms(packed, self.dims))
 
     def drop(self, rows: set[int]) -> None:
