@@ -15,14 +15,7 @@ ALONE = {"KEPT_WORKSPACE": ""}
 def vault(tmp_path):
     """An Obsidian vault of six notes."""
     folder = tmp_path / "vault"
-    notes = (
-        "Inbox.md",
-        "House/Plumber.md",
-        "House/Garden/Shed.md",
-        "People/Ada.md",
-        "Work/Port.md",
-        "Journal/01.02.2026.md",
-    )
+    notes = "Inbox.md House/Plumber.md House/Garden/Shed.md People/Ada.md Work/Port.md Journal/01.02.2026.md".split()
     for name in notes:
         write_file(folder / name, f"# {name}\n\nThe heron of {name}.\n")
     write_file(folder / "House/Plumber.md", "The plumber is Mr Rossi.\n")

@@ -59,14 +59,10 @@ def say(tmp_path: Path, when: str, *texts: str) -> None:
         ("12 November", ["memory/2026-11-12.md", "memory/ideas.md"], "12 November = 2026-11-12"),
         (
             "last week",
-            [
-                "memory/2026-11-10.md",
-                "memory/2026-11-11.md",
-                "memory/2026-11-12.md",
-                "memory/ideas.md",
-                "memory/2026-11-13.md",
-                "memory/2026-11-15.md",
-            ],
+            (
+                "memory/2026-11-10.md memory/2026-11-11.md memory/2026-11-12.md memory/ideas.md "
+                "memory/2026-11-13.md memory/2026-11-15.md"
+            ).split(),
             "last week = 2026-11-09 to 2026-11-15",
         ),
         ("Saturday", [], "Saturday = 2026-11-14"),

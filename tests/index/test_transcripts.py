@@ -480,13 +480,7 @@ def test_a_citation_is_read_back_as_it_was_found(tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "sessions/../config.jsonl",
-        "sessions/a/b/c.jsonl",
-        "sessions/.hidden.jsonl",
-        "sessions/link.jsonl",
-        "ledger.jsonl",
-    ],
+    "sessions/../config.jsonl sessions/a/b/c.jsonl sessions/.hidden.jsonl sessions/link.jsonl ledger.jsonl".split(),
 )
 def test_no_path_leads_out_of_the_folder_of_the_transcripts(tmp_path, path):
     folder = tmp_path / "home/agents/main/sessions"

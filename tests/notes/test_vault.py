@@ -92,14 +92,7 @@ def test_all_markdown_in_all_folders_is_notes_except_what_is_left_out(workspace)
         assert not Workspace.at(str(workspace), layout="vault").is_indexed(str(workspace / name))
     (workspace / "link.md").symlink_to(workspace / "a.md")
     (workspace / "linked").symlink_to(workspace / "Deep")
-    assert set(names(workspace)) == {
-        "Deep/er/b.MD",
-        "README.md",
-        "a.md",
-        "memory/c.md",
-        "Ünï/日.md",
-        "logseq/custom.md",
-    }
+    assert set(names(workspace)) == {*"Deep/er/b.MD README.md a.md memory/c.md Ünï/日.md logseq/custom.md".split()}
 
 
 TREE = (
@@ -186,15 +179,7 @@ def test_further_endings_are_notes_if_the_settings_name_them(memory, workspace):
 def test_the_folder_says_which_layout_fits_it(tmp_path):
     assert find_layout(str(tmp_path / "nowhere")) == "kept"
     kept = tmp_path / "kept"
-    for name in (
-        "MEMORY.md",
-        "memory/deep/a.md",
-        "TOOLS.md",
-        "CLAUDE.md",
-        "x.txt",
-        ".hidden/a.md",
-        "node_modules/a.md",
-    ):
+    for name in "MEMORY.md memory/deep/a.md TOOLS.md CLAUDE.md x.txt .hidden/a.md node_modules/a.md".split():
         write_file(kept / name, "x")
     assert find_layout(str(kept)) == "kept"
     write_file(kept / "docs/guide.md", "x")
@@ -204,16 +189,7 @@ def test_the_folder_says_which_layout_fits_it(tmp_path):
 
 
 def test_a_survey_names_what_is_left_out_and_why(workspace):
-    for name in (
-        ".obsidian/x.md",
-        "node_modules/x.md",
-        "drafts/x.md",
-        "a/b.md",
-        "c.md",
-        "old.markdown",
-        "d.txt",
-        "e.png",
-    ):
+    for name in ".obsidian/x.md node_modules/x.md drafts/x.md a/b.md c.md old.markdown d.txt e.png".split():
         write_file(workspace / name, "x")
     write_file(workspace / ".gitignore", "drafts/\n")
     (workspace / "link.md").symlink_to(workspace / "c.md")

@@ -91,12 +91,7 @@ def test_the_wheel_holds_the_package_the_model_the_licences_and_nothing_else(whe
         *(f"kept/embedding/model/{name}" for name in MODEL_FILES),
     }
     assert metadata == {
-        "METADATA",
-        "RECORD",
-        "WHEEL",
-        "entry_points.txt",
-        "licenses/LICENSE",
-        "licenses/src/kept/embedding/model/LICENSE",
+        *"METADATA RECORD WHEEL entry_points.txt licenses/LICENSE licenses/src/kept/embedding/model/LICENSE".split()
     }
 
 

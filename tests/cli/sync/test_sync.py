@@ -137,16 +137,9 @@ def test_private_notes_texts_that_wait_for_review_settings_and_other_files_stay(
         assert ada.add("Ada is pregnant.", by_tool=True).is_proposed
     assert list((desk.workspace / ".kept/proposals").glob("*.json"))
     for path in (
-        "memory/private/ada/pin.md",
-        ".kept.yaml",
-        ".keptignore",
-        ".kept/proposals/x.json",
-        "memory/.hidden.md",
-        "memory/photo.png",
-        "memory/talk.jsonl",
-        "README.md",
-        "memory/.kept-0.tmp",
-    ):
+        "memory/private/ada/pin.md .kept.yaml .keptignore .kept/proposals/x.json memory/.hidden.md "
+        "memory/photo.png memory/talk.jsonl README.md memory/.kept-0.tmp"
+    ).split():
         desk.write(path, "memory_search: {max_file_bytes: 20000000}\n" if path == ".kept.yaml" else "secret\n")
     desk.write(".gitignore", "memory/draft.md\n")
     desk.write("memory/draft.md", "Not yet.\n")
