@@ -40,6 +40,7 @@
     │   ├── DatabaseBusy
     │   ├── DatabaseRefused     a login, a right, a name or a table is missing
     │   └── DatabaseTooNew      its tables were made by a later version of Kept
+    ├── ServerUnreachable       the server that this machine is logged in to does not answer
     ├── BackendFailed           an external search program failed; the built-in index answers instead
     ├── ServiceError            the system's service manager could not be used
     ├── SyncRefused             the repository is not in a state to synchronise; nothing was changed
@@ -321,6 +322,12 @@ class DatabaseRefused(DatabaseError):
 class DatabaseTooNew(DatabaseError):
     code = "database_too_new"
     default_hint = "Upgrade Kept on this server."
+
+
+class ServerUnreachable(KeptError):
+    code = "server_unreachable"
+    exit_code = 6
+    retryable = True
 
 
 class BackendFailed(KeptError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +22,11 @@ from kept.notes.workspace import Workspace
 from kept.search.memory_view import MemoryView, SearchRequest
 
 if TYPE_CHECKING:
+    import datetime as dt
+
     from kept.base.listings import Listing
     from kept.base.reports import Status, SyncReport
+    from kept.client.remote_memory import RemoteMemory
     from kept.embedding.base import Embedder
     from kept.forgetting.forgetter import MemoryForgetting
     from kept.index.sources import IndexLimits
@@ -139,6 +143,14 @@ class Memory:
         memory.workspace.require()
         return memory
 
+    @staticmethod
+    def connect(url: str, *, token: str) -> RemoteMemory:
+        """Return the memory that a server keeps: `kept serve`, asked with a token. It has the methods of this class."""
+        from kept.client.remote_memory import RemoteMemory
+        from kept.client.server_connection import Login, ServerConnection
+
+        return RemoteMemory(ServerConnection(Login.of(url, token)))
+
     def as_person(self, person: str | Viewer | None) -> Memory:
         """Return this memory as a person sees it: without private conversations and notes of others.
 
@@ -168,6 +180,11 @@ class Memory:
         if service is not None:
             service.close()
 
+    @property
+    def place(self) -> str:
+        """Where the notes are, for people: a folder, or the address of a server."""
+        return self.workspace.root
+
     def _require_open(self) -> None:
         if self._is_closed:
             raise UsageError("The memory is closed.", hint="Open it again with Memory.open().")
@@ -193,6 +210,8 @@ class Memory:
         project: str | None = None,
         author: Author | None = None,
         why: str = "",
+        moment: dt.datetime | None = None,
+        change_id: str | None = None,
     ) -> Written:
         """Append a text to today's log, to long-term memory (``to="memory"``) or to a note by its path.
 
@@ -201,7 +220,8 @@ class Memory:
         proposed, and so is every text if ``review.agent_writes`` or ``only_propose`` says so: see
         `Written.is_proposed` and `review`. With ``project``, or in a memory that is bound to one, log and long-term
         memory are those of the project; ``project="none"`` writes to the shared ones. The history records ``author``
-        and ``why``.
+        and ``why``. ``moment`` is when it was said, if not now. ``change_id``, 16 hexadecimal digits, becomes the id of
+        the change: a second call with the same id writes nothing, and returns what the first one wrote.
 
         ``replaces`` is the citation of a line (``MEMORY.md#L12``) that the text takes the place of. That line is struck
         through and dated, and stays; the new one says since when it holds and what it was. It is written above the old
@@ -211,12 +231,14 @@ class Memory:
         A single line that the note or long-term memory has already is not written, unless ``again`` is set;
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
-        from kept.notes.history.note_history import open_recorder, python_author
+        from kept.notes.history.note_history import AlreadyRecorded, open_recorder, python_author
         from kept.notes.note_writer import Addition, NoteWriter
 
         self._require_open()
         if not isinstance(text, str):
             raise UsageError(f"A note is text, not {text!r:.80}.", hint="Decode bytes; format other values.")
+        if change_id is not None and not re.fullmatch("[0-9a-f]{16}", change_id):
+            raise UsageError(f"change_id is {change_id!r:.80}.", hint="Use 16 hexadecimal digits, chosen at random.")
         addition = Addition(text, None if to is None else os.fspath(to), replaces, again, project)
         is_bound = bool(project or self.project or self.viewer)
         addition = self.view.place(addition) if is_bound else addition
@@ -227,9 +249,12 @@ class Memory:
 
             write = propose if only_propose else write_for_agent
             return write(self._review_queue(), addition, similar=similar, by=by, why=why)
-        recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why)
-        writer = NoteWriter(self.workspace, self.clock.now(), self.settings.max_file_bytes, recorder=recorder)
-        return writer.commit(addition, similar)[0]
+        recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why, change_id=change_id)
+        writer = NoteWriter(self.workspace, moment or self.clock.now(), self.settings.max_file_bytes, recorder=recorder)
+        try:
+            return writer.commit(addition, similar)[0]
+        except AlreadyRecorded as exc:
+            return exc.written()
 
     def _find_similar(self, text: str, project: str | None, is_bound: bool) -> list[str]:
         """Return notes that may have lines which a text repeats or seems to change. They are few, and one is read as

@@ -61,6 +61,7 @@ def test_add_reads_standard_input(kept, workspace):
         "degraded": [],
         "review": None,
         "isProposed": False,
+        "isWaiting": False,
         "isNew": True,
         "replaced": None,
         "near": [],

@@ -14,11 +14,13 @@ from kept.agent.tools.tool_definitions import TOOLS
 from kept.agent.tools.toolbox import FORGET_TOOL
 from kept.base.clock import SystemClock
 from kept.base.grants import NEEDED, SCOPES, Act, Grant
+from kept.client.server_connection import API
 from kept.config import load_config
 from kept.errors import ScopeMissing
 from kept.gateway import dispatcher
 from kept.gateway.channels.http import make_endpoints
 from kept.gateway.channels.switchboard import Switchboard
+from kept.server.api import OPERATIONS
 from kept.server.mcp.server import act_of, require_tool
 from kept.server.web.web_app import SCREENS
 from kept.sessions.people import People
@@ -126,6 +128,19 @@ class Walk:
                 assert (answer.status_code == 403) == ("lacks the scope" in answer.text), (path, answer.text)
                 self.note(act, f"{method} {path}", answer.text)
 
+    def ask_api(self) -> None:
+        arguments = {
+            "add": {"text": "Walked."},
+            "history/undo": {"dry_run": True},
+            "forgetting/plan": {"query": "no"},
+        }
+        with self.server.client(self.token) as client:
+            for path, operation in OPERATIONS.items():
+                body = arguments.get(path) or dict.fromkeys(operation.required, "none")
+                answer = client.post(f"{API}{path}", json=body)
+                assert (answer.status_code == 403) == ("lacks the scope" in answer.text), (path, answer.text)
+                self.note(operation.act, path, answer.text)
+
     def open_pages(self) -> None:
         with self.server.sign_in(self.token) as browser:
             for act, method, path in ways_of(PAGES):
@@ -185,6 +200,7 @@ def test_a_token_does_the_same_by_every_way_in(server, tokens, name):
     walk, grant = Walk(server, tokens[name]), Grant("", name, frozenset(TOKENS[name]))
     walk.call_tools()
     walk.ask_routes()
+    walk.ask_api()
     walk.open_pages()
     if grant.allows("talk to the agent"):  # otherwise no message is read, whatever it says
         walk.give_commands()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from kept import Memory
 from kept.forgetting.old_versions import iter_versions
-from kept.notes.history.note_history import NoteChange, NoteHistory, check_history
+from kept.notes.history.check import check_history
+from kept.notes.history.note_history import NoteChange, NoteHistory
 from kept.storage.files.file_storage import FileStorage
 
 LONG_TEXT = "A long passage. " * 400

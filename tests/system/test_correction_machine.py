@@ -24,7 +24,8 @@ from kept.cli.archive.export import export_archive
 from kept.config import load_config
 from kept.errors import CitationMismatch, KeptError, NoteConflict, NoteNotFound
 from kept.gateway.app import open_sessions
-from kept.notes.history.note_history import NoteHistory, check_history
+from kept.notes.history.check import check_history
+from kept.notes.history.note_history import NoteHistory
 from kept.notes.workspace import Workspace
 from kept.sessions.entries import Message
 from kept.sessions.importers.import_run import import_sessions

@@ -377,10 +377,12 @@ class Written(CitedLines):
     """Id of the change in the review, if a person reviews it."""
     is_proposed: bool = False
     """True if nothing was written yet, because a person has to accept it first. There are no lines then."""
+    is_waiting: bool = False
+    """True if the server could not be reached: this machine sends the text later, and there is no note yet."""
 
     @property
     def citation(self) -> str:
-        return self.path if self.is_proposed else cite(self.path, self.start_line, self.end_line)
+        return self.path if self.is_proposed or self.is_waiting else cite(self.path, self.start_line, self.end_line)
 
 
 def grade_of(relevance: float) -> Grade:

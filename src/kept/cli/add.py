@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -61,26 +62,28 @@ def command(options: Globals, /, text: tuple[str, ...], project: str | None, per
         text, project = (project,), "."
     from_stdin = text == ("-",) or (not text and not sys.stdin.isatty())
     with options.memory(person=person) as memory:
-        limit = memory.settings.max_file_bytes
-        note = read_stdin(limit, refusal=NoteTooLarge) if from_stdin else " ".join(text)
+        note = read_stdin(refusal=NoteTooLarge) if from_stdin else " ".join(text)
         if not is_utf8(note):
             raise UsageError("The text is not in UTF-8.", hint="Set the terminal to UTF-8, or convert it with iconv.")
-        author = command_author(memory.config.agent_id, "add")
+        author = command_author("add")
         written = memory.add(note, project=project, author=author, **target)
-        folder = memory.workspace.root
+        place = memory.place
     options.report(
-        lambda: {**written_json(written), "workspaceDir": folder},
-        _written_lines(written, folder),
+        lambda: {**written_json(written), "workspaceDir": place},
+        _written_lines(written, place),
         degraded=written.degraded if written.is_new else (),
     )
 
 
-def _written_lines(written: Written, folder: str) -> Iterator[str]:
+def _written_lines(written: Written, place: str) -> Iterator[str]:
+    if written.is_waiting:
+        yield f"{place} cannot be reached. The text waits on this machine, and the next command sends it."
+        return
     citation = cyan(printable(written.citation))
     if not written.is_new:
         yield f"Not written again: {citation} says the same. --again writes it anyway."
         return
-    yield f"Kept in {citation} (folder {folder})."
+    yield f"Kept in {citation} ({f'folder {place}' if os.path.isabs(place) else place})."
     if written.replaced:
         yield f"Struck through: {cyan(printable(written.replaced))}."
     for fact in written.near:

@@ -138,7 +138,7 @@ def undo_command(options: Globals, /, changes: tuple[str, ...], dry_run: bool, y
     if changes and any(filters.values()):
         raise UsageError("A change and options were given.", hint="Name changes, or use --session, --since or --by.")
     with options.memory() as memory:
-        author = command_author(memory.config.agent_id, "undo")
+        author = command_author("undo")
         plan = memory.history.undo(changes or None, author=author, dry_run=True, **filters)
         lines = change_lines(memory.history, plan.changes)
         if plan.changes and not dry_run and not yes:

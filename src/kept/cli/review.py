@@ -57,7 +57,7 @@ def _add_decision(name: str, text: str) -> None:
     @click.pass_obj
     def run(options: Globals, ids: tuple[str, ...], session: str | None, all_waiting: bool) -> None:
         with options.memory() as memory:
-            author = command_author(memory.config.agent_id, "review")
+            author = command_author("review")
             chosen = _choose(memory.review, ids, session, all_waiting)
             if name == "reject":  # the newest first: an older change may be in the way of its undo
                 chosen.reverse()

@@ -6,10 +6,10 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import click
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kept.memory import Memory
     from kept.notes.history.note_history import Author, HistoryRecorder
     from kept.sessions.store import SessionStore
+    from kept.storage.contract import Storage
 
 GROUPS = {
     "Notes and search": {
@@ -42,6 +43,8 @@ GROUPS = {
     "Agents and clients": {
         "chat": "chat",
         "connect": "connect_command",
+        "login": "login",
+        "logout": "login:logout_command",
         "mcp": "servers:mcp_command",
         "gateway": "servers:gateway_command",
         "web": "servers:web_command",
@@ -108,6 +111,8 @@ class Globals:
         from kept.config import load_config
         from kept.config.agent_config import FORGETTING
 
+        if self.login():
+            _require_on_server(allowed=())
         loaded = load_config(
             home=self.home,
             workspace=workspace or self.workspace,
@@ -125,25 +130,59 @@ class Globals:
                 finish_interrupted(loaded)
         return loaded
 
+    def login(self) -> Storage | None:
+        """Return the home if it names a server that has the memory, unless this run names another memory."""
+        from kept.client.server_connection import is_logged_in
+        from kept.config.layers import find_home
+        from kept.storage.open import open_folder
+
+        home = find_home(self.home)
+        return open_folder(home) if is_logged_in(home) and not (self.workspace or self.agent) else None
+
     def memory(self, *, person: str | None = None) -> Memory:
-        """Open the memory, as a person sees it if one is named."""
+        """Open the memory, as a person sees it if one is named: here, or on the server that has it."""
+        if home := self.login():
+            _require_on_server()
+            from kept.client.remote_memory import RemoteMemory
+
+            if person is not None:
+                raise UsageError("The token says whose memory it is.", hint="Leave out --person.")
+            remote = RemoteMemory.open(home)
+            warn_all(f"The server refused what was written before: {write.reason}" for write in remote.refused)
+            return cast("Memory", remote)  # a test compares their methods
         from kept.memory import Memory
 
         memory = Memory.of(self.load())
         return memory if person is None else memory.as_person(person)
 
     def sessions(self) -> SessionStore:
+        if home := self.login():
+            _require_on_server()
+            from kept.client.remote_sessions import RemoteSessions
+
+            return cast("SessionStore", RemoteSessions.open(home))
         from kept.gateway.app import open_sessions
 
         return open_sessions(self.load())
 
 
-def command_author(agent_id: str, command: str) -> Author:
+_ON_SERVER = ("search", "add", "get", "list", "history", "undo", "review", "forget", "sessions", "status")
+"""Commands that work on the memory of a server that this machine is logged in to."""
+
+
+def _require_on_server(allowed: Sequence[str] = _ON_SERVER) -> None:
+    command = click.get_current_context().command_path
+    if command.split()[1] not in allowed:
+        hint = "Run it on the server, name another memory with --workspace, or log out: kept logout"
+        raise UsageError(f"'{command}' does not work on the server that you are logged in to.", hint=hint)
+
+
+def command_author(command: str) -> Author:
     """Return the author that the history records for a command: the tool is the command, who is logged in ran it."""
     from kept.notes.history.note_history import Author
 
     person = os.environ.get("USER") or os.environ.get("LOGNAME")
-    return Author(agent_id, tool=f"kept {command}", person=person)
+    return Author(tool=f"kept {command}", person=person)
 
 
 def command_recorder(config: Config, command: str, *, why: str = "") -> HistoryRecorder | None:
@@ -152,7 +191,7 @@ def command_recorder(config: Config, command: str, *, why: str = "") -> HistoryR
     from kept.notes.history.note_history import open_recorder
     from kept.notes.workspace import Workspace
 
-    author = command_author(config.agent_id, command)
+    author = command_author(command)
     return open_recorder(config, Workspace.of(config), SystemClock(), author, why=why)
 
 
@@ -171,7 +210,7 @@ _GLOBAL_OPTIONS = (
 _PREFIX = "global_"
 """Begins the names of these options: a command may have an argument called like a field, as `kept init WORKSPACE`."""
 _FOR_ALL = "'kept --help' lists the options that all commands have, such as --json."
-WITHOUT_JSON = ("gateway", "web", "serve", "mcp", "hook", "help")
+WITHOUT_JSON = ("gateway", "web", "serve", "mcp", "hook", "help", "login", "logout")
 
 
 def global_options(*, hidden: bool) -> list[click.Parameter]:

@@ -15,7 +15,6 @@ from kept.cli.options import kept_command, max_results_option, note_options, opt
 from kept.cli.output import bold, cyan, dim, printable, progress_bar, style
 from kept.cli.root import Globals
 from kept.cli.terminal_layout import columns, cut, text_width, wrap
-from kept.notes.workspace import has_projects
 from kept.search.hit_display import (
     day_and_time,
     hit_headings,
@@ -188,10 +187,7 @@ def command(
     """
     words = " ".join(query)
     with options.memory(person=person) as memory, progress_bar("Indexing") as progress:
-        if not project and has_projects(memory.workspace):
-            from kept.notes.projects import find_project
-
-            project = find_project(memory.workspace, ".")
+        project = project or memory.notes.find_project()
         result = memory.search(words, project=project, progress=progress, **filters)
     lines = _result_lines(result, words, explain=explain)
     options.report(lambda: result_json(result, explain=explain), lines, degraded=result.degraded)

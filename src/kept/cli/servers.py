@@ -15,7 +15,10 @@ from kept.cli.background_service import Action, manage_service, service_options
 from kept.cli.options import kept_command, option, person_option, switch
 from kept.cli.output import echo, log_to_stderr
 from kept.cli.root import Globals
+from kept.client.mcp_bridge import run_bridge
+from kept.client.server_connection import ServerConnection, read_login
 from kept.config import LoadedConfig
+from kept.errors import UsageError
 from kept.server.mcp.transports import load_server, run_stdio
 
 _say = partial(echo, err=True)
@@ -144,6 +147,11 @@ def mcp_command(options: Globals, project: str | None, person: str | None) -> No
     In a project, an agent writes to the notes of the project, and finds nothing of other projects. 'kept serve' serves
     MCP over HTTP.
     """
+    if home := options.login():
+        if project or person:
+            raise UsageError("The server decides what its token sees.", hint="Leave out --project and --person.")
+        run_bridge(ServerConnection(read_login(home)))
+        return
     from kept.gateway.app import open_toolbox
 
     log_to_stderr()

@@ -232,7 +232,7 @@ def record_json(sessions: SessionStore, record: SessionRecord) -> dict[str, Any]
 
 
 def _find_path(sessions: SessionStore, log: str) -> str:
-    return os.path.join(sessions.config.paths.folder, log)
+    return os.path.join(sessions.folder, log)
 
 
 def _lines_json(lines: Iterable[TranscriptLine]) -> dict[str, list[dict[str, Any]]]:

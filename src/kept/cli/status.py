@@ -29,6 +29,9 @@ def command(options: Globals) -> None:
     from kept.memory import Memory
     from kept.server.live import find_watcher
 
+    if options.login():
+        _show_remote(options)
+        return
     loaded = options.load(quietly=True)
     sharing = agents_sharing_workspace(loaded)
     with Memory.of(loaded) as memory:
@@ -52,6 +55,14 @@ def command(options: Globals) -> None:
     problems = (*status.degraded, *(f"{problem.path}: {problem.reason}" for problem in status.problems))
     warnings = (style(f"! {reason}", fg="yellow") for reason in problems)
     options.report({**shape, "review": {"waiting": waiting}}, [*field_lines(rows), *warnings])
+
+
+def _show_remote(options: Globals) -> None:
+    """Show the state of the memory on the server, and what waits here."""
+    with options.memory() as memory:
+        status = memory.status()
+    rows = [("Server", memory.place), *_index_rows(status, "as the token sees them")]
+    options.report({**status_json(status), "server": memory.place}, field_lines(rows))
 
 
 def _index_rows(status: Status, owner: str) -> list[tuple[str, str]]:

@@ -58,6 +58,10 @@ class LoadedConfig:
     user_file: ConfigFile
 
 
+def find_home(home: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
+    return expand(home or environ.get("KEPT_HOME") or "~/.kept")
+
+
 def load_config(
     *,
     home: str | None = None,
@@ -75,7 +79,7 @@ def load_config(
     Raise AgentNotFound if there is no such agent, unless ``new_agent`` allows one that is about to be made.
     """
     env = os.environ if environ is None else environ
-    home = expand(home or env.get("KEPT_HOME") or "~/.kept")
+    home = find_home(home, env)
     agent_id = agent or env.get("KEPT_AGENT") or MAIN_AGENT
     named = config_file or env.get("KEPT_CONFIG")
     path = expand(named) if named else os.path.join(home, "config.yaml")

@@ -90,6 +90,8 @@ class NoteWriter:
         """Write a text to its note, and in the same commit what ``also`` returns. Return the history's changes too."""
 
         def write() -> tuple[Written, tuple[NoteChange, ...]]:
+            if self.recorder is not None and self.recorder.change_id is not None:
+                self.recorder.require_new()
             plan = self.plan(addition, similar)
             if not plan.edits and also is None:
                 return plan.written, ()

@@ -27,7 +27,7 @@ from kept.index.sqlite.integrity import describe_checks
 from kept.memory import Memory
 from kept.models.ledger import open_embedding_ledger, open_model_ledger
 from kept.notes.daily import get_daily_notes
-from kept.notes.history.note_history import check_history
+from kept.notes.history.check import check_history
 from kept.notes.survey import survey_workspace
 from kept.server.tokens import token_book
 from kept.sessions.attachments import ATTACHMENTS, list_attachments

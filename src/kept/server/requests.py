@@ -35,6 +35,7 @@ from kept.base.net.serving import (
     refuse,
 )
 from kept.base.values import frozen
+from kept.client.server_connection import API
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.server.mcp.transports import PATH as MCP_PATH
@@ -112,6 +113,7 @@ class RequestFront:
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         name = _PARTS.get(path, "messages" if path.startswith(MESSAGES) or "pages" not in self.apps else "pages")
+        name = "api" if path.startswith(API) else name
         if path in _PARTS:
             scope[ROUTE] = path  # also if a guard refuses the request
         if not {".", ".."}.isdisjoint(path.split("/")):

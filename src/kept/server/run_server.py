@@ -244,7 +244,11 @@ class Server:
         guard = partial(Guard, hosts=self._hosts, gate=self.tokens)
         apps: dict[str, App] = {"figures": guard(answer_metrics(self._figures.render if self._figures else None))}
         if self._mcp_apps:
+            from kept.server.api import make_api
+
             apps["mcp"] = guard(agent_switch(self._mcp_apps, self._config.agent_id))
+            apis = {name: make_api(agent) for name, agent in self.agents.items()}
+            apps["api"] = guard(agent_switch(apis, self._config.agent_id))
         if "messages" in self.preset.parts:
             apps["messages"] = guard(self._make_endpoints())
         if self._site is not None:

@@ -122,6 +122,11 @@ class SessionStore:
         """Close the catalogue. Every later use raises UsageError, except another `close`."""
         self._catalogue.close()
 
+    @property
+    def folder(self) -> str:
+        """Folder that the transcripts are below."""
+        return self.config.paths.folder
+
     def take_problems(self) -> tuple[Problem, ...]:
         """Return what was repaired or is damaged. Each problem is returned once."""
         return self._catalogue.take_problems()

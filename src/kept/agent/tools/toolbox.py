@@ -153,7 +153,7 @@ class Toolbox:
 
     def _status(self, arguments: Arguments, seen: SeenTail | None, author: Author) -> ToolOutcome:
         status = self.memory.status()
-        count = len(self._visible_sessions()) if self.sessions.has_any else 0
+        count = len(self.visible_sessions()) if self.sessions.has_any else 0
         project = self.memory.project
         about_project = f"Project: {project}\n" if project else ""
         return ToolOutcome(about_project + status_text(status, count, self._most_used_tags()), status)
@@ -189,7 +189,7 @@ class Toolbox:
             return []
         now = self.memory.clock.now()
         since, until = parse_range(arguments.get("since"), arguments.get("until"), now=now)
-        records = self._visible_sessions(channel=arguments.get("channel"))
+        records = self.visible_sessions(channel=arguments.get("channel"))
         if "session" in arguments:
             session_id = self.sessions.get(arguments["session"], self.memory.viewer).id
             records = [record for record in records if record.id == session_id]
@@ -200,7 +200,7 @@ class Toolbox:
         )
         return list(islice(in_range, limit))
 
-    def _visible_sessions(self, *, channel: str | None = None) -> list[SessionRecord]:
+    def visible_sessions(self, *, channel: str | None = None) -> list[SessionRecord]:
         scope, viewer = self.memory.visible.scope, self.memory.viewer
         hidden = scope.hidden_transcripts if scope else frozenset()
         records = (record for record in self.sessions.recent(channel=channel) if record.citation not in hidden)
@@ -211,7 +211,7 @@ class Toolbox:
         hits_by_path: dict[str, list[Hit]] = {}
         for hit in hits:
             hits_by_path.setdefault(hit.path, []).append(hit)
-        records = {record.citation: record for record in self._visible_sessions()}
+        records = {record.citation: record for record in self.visible_sessions()}
         # A conversation may have been deleted since the search.
         return [(records[path], group) for path, group in hits_by_path.items() if path in records]
 

@@ -12,5 +12,6 @@ cannot be written never stops a write.
 note_history       a change, who made it, and its line; `NoteHistory` plans lines and versions, and reads them back;
                    `commit_notes` writes notes with them
 unseen_changes     changes by other programs, found by a sync
+check              whether lines and versions can be read
 undo, line_changes take changes back, also if later ones touched other lines; unified diffs
 """

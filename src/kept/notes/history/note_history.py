@@ -11,13 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from kept.base.clock import Clock, new_id
 from kept.base.digest import digest_bytes
 from kept.base.json_values import from_tree, to_tree
+from kept.base.records import ENTRY_RULE, Written
 from kept.base.values import frozen
-from kept.base.wording import plural
 from kept.errors import (
     DocumentNotFound,
     HistoryDamaged,
@@ -184,6 +185,15 @@ class NoteHistory:
                     break
         return changes
 
+    def find_by_id(self, change_id: str) -> NoteChange | None:
+        """Return the change with exactly this id. Only lines that have its bytes are parsed."""
+        for log in self.logs():
+            for line in self.storage.logs.read_back(log, having=[f'"id":"{change_id}"'.encode()]):
+                change = parse_change(line.data)
+                if change is not None and change.id == change_id:
+                    return change
+        return None
+
     def iter_newest(self, since: str | None = None) -> Iterator[NoteChange]:
         """Yield changes, newest first. Only the last lines of each log are parsed for the changes since a time."""
         import heapq  # not needed to record a change
@@ -253,10 +263,17 @@ class NoteHistory:
     # planning
 
     def new_change(
-        self, path: str, before: str | None, after: str | None, *, kind: ChangeKind, **details: Any
+        self,
+        path: str,
+        before: str | None,
+        after: str | None,
+        *,
+        kind: ChangeKind,
+        change_id: str | None = None,
+        **details: Any,
     ) -> NoteChange:
         """Return a change that is made now. ``details`` are further fields of it."""
-        return NoteChange(new_id(), utc_text(self.clock.now()), path, kind, before, after, **details)
+        return NoteChange(change_id or new_id(), utc_text(self.clock.now()), path, kind, before, after, **details)
 
     def plan(
         self, changes: Sequence[NoteChange], contents: Iterable[bytes], log: str, expected_end: LogPosition
@@ -350,17 +367,50 @@ class NoteEdit:
     """Time of a note that is copied from elsewhere."""
 
 
+class AlreadyRecorded(Exception):
+    """An earlier attempt has made the change."""
+
+    def __init__(self, history: NoteHistory, change: NoteChange) -> None:
+        super().__init__(change.id)
+        self._history, self._change = history, change
+
+    def written(self) -> Written:
+        """Return the lines that the change added to its note, as they were numbered then."""
+        from kept.notes.history.line_changes import count_common_ends, split_lines
+
+        versions = (self._history.read_version(digest) or b"" for digest in (self._change.before, self._change.after))
+        before, after = map(split_lines, versions)
+        first, last = count_common_ends(before, after)
+        added = after[first : len(after) - last]
+        # Not the title of a new note, nor what sets an entry apart from the one before.
+        first += len(added) - len([*dropwhile(_sets_apart, added)])
+        return Written(self._change.path, first + 1, max(first + 1, len(after) - last))
+
+
+def _sets_apart(line: bytes) -> bool:
+    return not line.strip() or line.startswith(b"# ") or line.strip() == ENTRY_RULE.encode()
+
+
 @frozen
 class HistoryRecorder:
     """Records the changes of one author in the history."""
 
     history: NoteHistory
     by: Author
+    """Without an agent, it is that of the history."""
     why: str = ""
+    change_id: str | None = None
+    """Id of the first change, by which a second attempt is known."""
+
+    def require_new(self) -> None:
+        """Raise AlreadyRecorded if the history has the change."""
+        if self.change_id and (earlier := self.history.find_by_id(self.change_id)):
+            raise AlreadyRecorded(self.history, earlier)
 
     def plan(self, edits: Sequence[NoteEdit]) -> tuple[list[NoteChange], list[Change]]:
         """Return the changes that edits make, and what to commit for them."""
         history = self.history
+        by = self.by if self.by.agent else replace(self.by, agent=history.config.agent_id)
         log = history.own_log()
         end = history.storage.logs.end(log)
         lines: list[NoteChange] = []
@@ -374,20 +424,21 @@ class HistoryRecorder:
                 kind: ChangeKind = "by_hand" if known else "baseline"
                 lines.append(history.new_change(path, last_state(known, path), old, kind=kind))
             part_of = changes[-1].id if edit.is_part and changes else None
-            more = {"by": self.by, "why": self.why, "was": edit.was, "undoes": edit.undoes, "part_of": part_of}
-            changes.append(history.new_change(edit.path, old, new, kind=edit.kind, **more))
+            more = {"by": by, "why": self.why, "was": edit.was, "undoes": edit.undoes, "part_of": part_of}
+            change_id = None if changes else self.change_id
+            changes.append(history.new_change(edit.path, old, new, kind=edit.kind, change_id=change_id, **more))
             lines.append(changes[-1])
         contents = [content for edit in edits for content in (edit.before, edit.after) if content is not None]
         return changes, history.plan(lines, contents, log, end)
 
 
 def open_recorder(
-    config: Config, workspace: Workspace, clock: Clock, author: Author, *, why: str = ""
+    config: Config, workspace: Workspace, clock: Clock, author: Author, *, why: str = "", change_id: str | None = None
 ) -> HistoryRecorder | None:
     """Return the recorder for changes by an author, or None if the settings turn the history off."""
     if not config.agent.history.enabled:
         return None
-    return HistoryRecorder(NoteHistory(config, workspace, clock), author, why)
+    return HistoryRecorder(NoteHistory(config, workspace, clock), author, why, change_id)
 
 
 def python_author(config: Config) -> Author:
@@ -434,36 +485,3 @@ def _plan_commit(others: Sequence[Change], edits: Sequence[NoteEdit]) -> list[Ch
         else:
             changes.append(Write(edit.path, edit.after, expected, modified_ns=edit.modified_ns))
     return sorted(changes, key=lambda change: isinstance(change, Remove))
-
-
-# checking
-
-
-@frozen
-class HistoryState:
-    changes: int
-    torn: tuple[str, ...] = ()
-    """Logs with lines that cannot be read. They are left out until the next forget drops them."""
-    lost: int = 0
-    """Old versions that cannot be read. No repair brings them back."""
-
-
-def check_history(history: NoteHistory) -> HistoryState:
-    """Read every line and every version. Change nothing."""
-    torn: list[str] = []
-    count = 0
-    digests: set[str | None] = set()
-    for log in history.logs():
-        lines = [parse_change(line.data) for line in history.storage.logs.read(log) if line.data.strip()]
-        changes = [change for change in lines if change is not None]
-        count += len(changes)
-        digests.update(digest for change in changes for digest in (change.before, change.after))
-        if missing := len(lines) - len(changes):
-            torn.append(f"{log}: {plural(missing, 'line')} cannot be read.")
-    lost = 0
-    for digest in digests:
-        try:
-            history.read_version(digest)
-        except HistoryDamaged:
-            lost += 1
-    return HistoryState(count, tuple(torn), lost)

@@ -1,0 +1,106 @@
+"""Conversations that a server keeps, with the methods of `SessionStore` that commands use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from kept.base.records import Problem
+from kept.base.values import frozen
+from kept.client.server_connection import ServerConnection, read_login
+from kept.sessions.deleted import DeletedSession
+from kept.sessions.record import SessionRecord
+from kept.sessions.transcript import Damage, TranscriptLine
+
+if TYPE_CHECKING:
+    from kept.storage.contract import Storage
+
+
+@frozen
+class SentLine:
+    """A line of a transcript as the API sends it."""
+
+    number: int
+    entry: str
+    """JSON of the entry."""
+    damage: str = ""
+    """Why it cannot be read, if it cannot."""
+
+    def to_line(self) -> TranscriptLine:
+        line = TranscriptLine(self.number, 0, 0, self.entry.encode())
+        if self.damage:
+            line.content = Damage(self.number, self.damage)
+        return line
+
+
+@frozen
+class RestoredSession:
+    deleted: DeletedSession
+    record: SessionRecord | None
+    """None if its transcript was purged."""
+
+
+class RemoteSessions:
+    folder = ""
+    """The server does not say where its files are."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def open(cls, home: Storage) -> RemoteSessions:
+        return cls(ServerConnection(read_login(home)))
+
+    def __enter__(self) -> RemoteSessions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def take_problems(self) -> tuple[Problem, ...]:
+        """Return nothing: the server's log has what it cannot read."""
+        return ()
+
+    def recent(self, *, channel: str | None = None, limit: int | None = None) -> list[SessionRecord]:
+        records = self._connection.call("sessions/recent", tuple[SessionRecord, ...], channel=channel)
+        return [*records][:limit]
+
+    def get(self, reference: str) -> SessionRecord:
+        return self._call("get", reference)
+
+    def iter_lines(self, session_id: str) -> Iterator[TranscriptLine]:
+        return iter(self._lines(session_id, None))
+
+    def tail(self, session_id: str, messages: int) -> list[TranscriptLine]:
+        return self._lines(session_id, messages)
+
+    def _lines(self, session_id: str, messages: int | None) -> list[TranscriptLine]:
+        operation, sent = "sessions/iter_lines", tuple[SentLine, ...]
+        lines = self._connection.call(operation, sent, reference=session_id, messages=messages)
+        return [line.to_line() for line in lines]
+
+    def deleted(self) -> list[DeletedSession]:
+        return [*self._connection.call("sessions/deleted", tuple[DeletedSession, ...])]
+
+    def find_deleted(self, session_id: str) -> DeletedSession | None:
+        return next((session for session in self.deleted() if session.id == session_id), None)
+
+    def delete(self, session_id: str, *, purge: bool = False) -> str | None:
+        log = self._connection.call("sessions/delete", str, reference=session_id, purge=purge)
+        return log or None
+
+    def restore(self, reference: str) -> tuple[DeletedSession, SessionRecord | None]:
+        restored = self._connection.call("sessions/restore", RestoredSession, reference=reference)
+        return restored.deleted, restored.record
+
+    def rename(self, session_id: str, title: str) -> SessionRecord:
+        return self._call("rename", session_id, title=title)
+
+    def reset(self, session_id: str) -> SessionRecord:
+        return self._call("reset", session_id)
+
+    def _call(self, method: str, reference: str, **arguments: Any) -> SessionRecord:
+        return self._connection.call(f"sessions/{method}", SessionRecord, reference=reference, **arguments)
