@@ -96,14 +96,12 @@ def open_toolbox(loaded: LoadedConfig, *, project: str | None = None, person: st
 
 
 def open_sessions(loaded: LoadedConfig) -> SessionStore:
-    """Return the conversations of the configured agent. They need no workspace."""
     from kept.sessions.store import SessionStore
 
     return SessionStore(loaded.config)
 
 
 def open_dispatcher(memory: Memory, sessions: SessionStore, model: ChatModel) -> Dispatcher:
-    """Return a dispatcher for an agent and the commands."""
     from kept.agent.agent import Agent
     from kept.gateway.dispatcher import Dispatcher
 

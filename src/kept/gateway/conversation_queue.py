@@ -15,7 +15,6 @@ from kept.config.gateway_settings import ResponderSettings
 from kept.gateway.channel import Channel
 from kept.gateway.dispatcher import Command, find_command
 from kept.gateway.inbox import AcceptedMessage, AnswerRun
-from kept.sessions.entries import HEARTBEAT
 from kept.sessions.session_key import SessionKey
 
 T = TypeVar("T")
@@ -50,7 +49,6 @@ class ConversationQueue:
             self.hurry()
 
     def hurry(self) -> None:
-        """End the debounce now."""
         self._hurry.set()
 
     async def wait_for_debounce(self) -> None:
@@ -186,10 +184,7 @@ class AnswerJob:
     replay: EventReplay[AgentEvent]
     """Events of the run, for clients that follow its last message."""
     slot: AnswerSlot
-
-    @property
-    def is_heartbeat(self) -> bool:
-        return all(message.metadata.get(HEARTBEAT) is True for message in self.messages)
+    is_heartbeat: bool
 
     def details(self, reply: Reply) -> dict[str, Any]:
         """Return what clients are told about the answer besides its text."""

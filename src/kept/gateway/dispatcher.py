@@ -170,7 +170,6 @@ class Commands:
         return f"This is a new conversation. The old one is kept as session {call.session_id}."
 
     def _memory_of(self, session_id: str) -> Memory:
-        """Return the memory as the person or group of a session sees it."""
         viewer = self._people.viewer_of(self._sessions.get(session_id).key)
         return self._memory if viewer is None else self._memory.as_person(viewer)
 

@@ -297,7 +297,6 @@ class Inbox:
             return value
 
     def _apply(self, value: AcceptedMessage | AnswerRun) -> None:
-        """Apply a record that is stored."""
         if isinstance(value, AcceptedMessage):
             self._messages[value.channel, value.id] = value
             return

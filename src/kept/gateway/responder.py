@@ -46,6 +46,7 @@ from kept.gateway.channel import (
 from kept.gateway.conversation_queue import AnswerJob, AnswerSlot, ConversationQueue, EventReplay, QueueLimits
 from kept.gateway.dispatcher import APPROVAL, CommandCall, Dispatcher, find_command
 from kept.gateway.inbox import AcceptedMessage, AnswerRun, Inbox, Name
+from kept.sessions.entries import HEARTBEAT
 from kept.sessions.session_key import SessionKey
 
 _MAX_GROUPS = 1_000
@@ -145,7 +146,6 @@ class Responder:
         return not left
 
     async def _finish(self) -> None:
-        """Return when all is answered, delivered and compacted."""
         while tasks := {*self._workers.values(), *self._consuming}:
             await asyncio.wait(tasks)
 
@@ -201,7 +201,6 @@ class Responder:
     # reading
 
     def get(self, channel: str, message_id: str) -> tuple[AcceptedMessage, AnswerRun | None]:
-        """Return a message, and its run if it has one."""
         message = self.inbox.find(channel, message_id)
         if message is None:
             raise MessageNotFound(f"There is no message '{message_id}'.")
@@ -345,13 +344,13 @@ class Responder:
             run = await self._until_done(partial(self._write, self.inbox.begin, messages, session_id))
         command = find_command(messages[0]) if len(messages) == 1 else None
         replay = self._replays.setdefault((run.channel, messages[-1].id), EventReplay())
-        return AnswerJob(run, messages, command, queue.channel, replay, slot)
+        is_heartbeat = all(message.metadata.get(HEARTBEAT) is True for message in messages)
+        return AnswerJob(run, messages, command, queue.channel, replay, slot, is_heartbeat)
 
     async def _change(self, run: AnswerRun, **fields: Any) -> AnswerRun:
         return await self._until_done(partial(self._write, self.inbox.change, run, **fields))
 
     def _end_replays(self, messages: Iterable[AcceptedMessage]) -> None:
-        """Release the followers of messages."""
         for message in messages:
             replay = self._replays.pop((message.channel, message.id), None)
             if replay is not None:

@@ -107,7 +107,6 @@ class Scheduler:
             await asyncio.sleep(POLL_S)
 
     async def tick(self) -> None:
-        """Start everything that is due now."""
         if not self.book.exists() and self._heartbeat is None:
             return
         book = await asyncio.to_thread(self.book.read)

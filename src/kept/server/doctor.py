@@ -53,7 +53,6 @@ class Check:
 
 
 def examine(memory: Memory) -> list[Check]:
-    """Run every check."""
     checks: list[Check] = []
     examinations = _EXAMINATIONS
     if not memory.workspace.storage.exists():  # an index that is missing too is not created for it

@@ -51,7 +51,6 @@ class ServeFigures:
         Info("kept_build", "Version of the program.", registry=self._registry).info({"version": __version__})
 
     def render(self) -> tuple[bytes, str]:
-        """Return all figures in the text format, and its media type."""
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     def count_request(self, record: RequestRecord) -> None:
@@ -59,7 +58,6 @@ class ServeFigures:
         self._request_s.labels(record.route).observe(record.duration_ms / 1000)
 
     def observe(self, name: str, took_s: float, labels: Labels) -> None:
-        """Count what was timed."""
         if name in self._timed:
             seconds, failures = self._timed[name]
             seconds.observe(took_s)

@@ -236,7 +236,6 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_line(text: str) -> None:
-    """Log what the server has to say to its operator."""
     log.info("%s", text)
 
 

@@ -51,7 +51,6 @@ class AccessToken:
             raise ValueError("not a token")
 
     def state(self, now: dt.datetime) -> str:
-        """Return "active", "expired" or "revoked"."""
         if self.revoked is not None:
             return "revoked"
         return "expired" if self.expires is not None and self.expires <= now else "active"

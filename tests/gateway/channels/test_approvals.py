@@ -12,7 +12,6 @@ from kept.testing import ScriptedChat
 from tests.support.http_gateway import serving
 from tests.support.serve_process import bearer, create_token
 from tests.support.telegram_bot import bot
-from tests.support.telegram_server import BotApi
 from tests.support.toy_mcp import toy, use
 from tests.support.waiting import wait_until_async
 
@@ -112,12 +111,6 @@ async def test_stopping_the_answer_withdraws_the_question(tmp_path):
         assert (await question).json()["status"] == "cancelled"
         answer = await at.client.post(f"/v1/approvals/{asked['id']}", json={"allow": True})
         assert answer.status_code == 404
-
-
-@pytest.fixture
-def api():
-    with BotApi() as server:
-        yield server
 
 
 @pytest.mark.parametrize("word", ["allow", "deny"])

@@ -13,12 +13,6 @@ from tests.support.telegram_server import TOKEN, BotApi, Fault
 from tests.support.waiting import wait_until_async
 
 
-@pytest.fixture
-def api():
-    with BotApi() as server:
-        yield server
-
-
 def texts(api: BotApi) -> list[str]:
     return [message["text"] for message in api.sent]
 

@@ -3,21 +3,13 @@
 import asyncio
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.gateway.channels.telegram_messages import render_reply, visible_text
 from kept.testing import ScriptedChat, Stall
 from tests.support.telegram_bot import bot
-from tests.support.telegram_server import BotApi
 from tests.support.waiting import wait_until_async
-
-
-@pytest.fixture
-def api():
-    with BotApi() as server:
-        yield server
 
 
 def test_markdown_is_rendered():

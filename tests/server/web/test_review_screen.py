@@ -37,16 +37,13 @@ def test_a_proposal_is_shown_as_a_diff_and_written_when_accepted(proposing, work
     assert "Nothing waits for you" in texts(page, "h2")
 
 
-def test_a_rejected_proposal_is_not_written(proposing, workspace):
+def test_a_rejected_proposal_is_not_written_and_a_text_can_be_edited_before_it_is(proposing, workspace):
     propose(proposing, "The gate code is 4711.")
     decide(proposing, "reject")
     assert not (workspace / "MEMORY.md").exists()
-
-
-def test_the_text_can_be_edited_before_it_is_accepted(proposing, workspace):
-    propose(proposing, "The gate code is 4711.")
-    assert proposing.page("/review").select_one("textarea").text.strip() == "The gate code is 4711."
-    decide(proposing, "edit", text="The gate code is 4712.\r\n")
+    propose(proposing, "The ramp code is 4711.")
+    assert proposing.page("/review").select_one("textarea").text.strip() == "The ramp code is 4711."
+    decide(proposing, "edit", text="The ramp code is 4712.\r\n")
     assert "4712" in (workspace / "MEMORY.md").read_text()
     assert "4711" not in (workspace / "MEMORY.md").read_text()
 

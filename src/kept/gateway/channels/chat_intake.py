@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from kept.agent.events import GroupLine, Inbound
 from kept.base.limits import one_line
@@ -64,7 +64,6 @@ class Allowed:
 
 # pictures, documents and the like
 
-MediaKind = Literal["picture", "document", "voice message", "audio", "video", "video message", "sticker", "media"]
 _NAME_CHARS = 80
 QUOTED_CHARS = 2_000
 """Largest part of a message that another one quotes."""
@@ -77,7 +76,7 @@ def short_name(name: str | None) -> str:
 
 @frozen
 class MediaItem:
-    kind: MediaKind | str
+    kind: str
     """What it is, in a person's words."""
     name: str | None = None
     size_bytes: int | None = None
@@ -100,9 +99,8 @@ def with_media(text: str, items: Iterable[MediaItem]) -> str:
     return "\n\n".join(part for part in (text, *(item.describe() for item in items)) if part)
 
 
-def kind_of(media_type: str) -> MediaKind:
-    """Return what a file of a type is called."""
-    kinds: dict[str, MediaKind] = {"image": "picture", "audio": "audio", "video": "video"}
+def kind_of(media_type: str) -> str:
+    kinds = {"image": "picture", "audio": "audio", "video": "video"}
     return kinds.get(media_type.partition("/")[0], "document")
 
 
@@ -176,7 +174,6 @@ class BotChannel(Channel):
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Disconnect."""
         raise NotImplementedError
 
     async def take(self, front: Switchboard, content: AddressedMessage | OverheardMessage | Person | None) -> None:
@@ -209,11 +206,8 @@ class BotChannel(Channel):
         storage = open_agent_named(self._home, addressed.key.agent_id)
         files = []
         for item in addressed.media:
-            if (
-                item.source is None
-                or item.media_type not in STORED_TYPES
-                or (item.size_bytes or 0) > MAX_ATTACHMENT_BYTES
-            ):
+            is_small = (item.size_bytes or 0) <= MAX_ATTACHMENT_BYTES
+            if item.source is None or item.media_type not in STORED_TYPES or not is_small:
                 continue
             try:
                 async with asyncio.timeout(_FETCH_TIMEOUT_S):

@@ -117,9 +117,9 @@ class DiscordChannel(BotChannel):
         import hikari
 
         last: dict[int, int] = {}
-        for message in front.messages_of(NAME):
+        for message in (message for each in front.responders.values() for message in each.inbox.messages()):
             chat, number = message.metadata.get("chat"), message.metadata.get("message")
-            if isinstance(chat, int) and isinstance(number, int):
+            if message.channel == NAME and isinstance(chat, int) and isinstance(number, int):
                 last[chat] = max(number, last.get(chat, 0))
         for chat, number in last.items():
             try:
@@ -262,7 +262,6 @@ def read_message(
 
 
 def read_media(message: hikari.PartialMessage | hikari.messages.MessageSnapshot) -> tuple[MediaItem, ...]:
-    """Return the files and stickers of a message."""
     items = []
     for file in message.attachments or ():
         media_type = (file.media_type or "").partition(";")[0]

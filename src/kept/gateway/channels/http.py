@@ -320,40 +320,30 @@ def _make_route(people: People, method: str, path: str, endpoint: Endpoint, act:
 
 
 def _user_of(people: People, grant: Grant, channel: str) -> str:
-    """Return the name on a channel of the person that a token speaks for."""
-    user = _find_user(people, grant.person or "", channel)
-    if user is None:
+    """Return the name on a channel of the person that a token speaks for: that of an account there, or else the one on
+    the HTTP channel, unless it is somebody else's."""
+    person, links = grant.person or "", people.settings.identity_links
+    name = person if person in links else people.name_of(read_account(person))
+    private = [account for account in map(read_account, links.get(name) or (person,)) if not account.is_group]
+    users = [account.name for account in private if account.channel == channel]
+    for account in private:
+        here = Account(channel, account.name)
+        if account.channel == NAME and people.name_of(here) == str(here):
+            users.append(account.name)
+    if not users:
         raise ScopeMissing(
             f"The person of the token '{grant.name}' has no account on the channel '{channel}'.",
             hint=f"Add {channel}:NAME to the person in session.identity_links.",
         )
-    if people.viewer(Account(channel, user)).is_owner:
+    if people.viewer(Account(channel, users[0])).is_owner:
         raise ScopeMissing(
             f"The token '{grant.name}' is for a person, and in a chat that person is the owner (session.owner).",
             hint="A token for a person is never the owner's: use one that is for nobody in particular.",
         )
-    return user
-
-
-def _find_user(people: People, person: str, channel: str) -> str | None:
-    """Return the name of a person on a channel: that of an account there, or else the one on the HTTP channel, unless
-    it is somebody else's."""
-    name = person if person in people.settings.identity_links else people.name_of(read_account(person))
-    linked = people.settings.identity_links.get(name)
-    accounts = [read_account(text) for text in linked or (person,)]
-    private = [account for account in accounts if not account.is_group]
-    for account in private:
-        if account.channel == channel:
-            return account.name
-    for account in private:
-        here = Account(channel, account.name)
-        if account.channel == NAME and people.name_of(here) == str(here):
-            return account.name
-    return None
+    return users[0]
 
 
 async def _show_fault(request: Request, exc: Exception) -> Response:
-    """Answer a path or a method that there is not."""
     status = getattr(exc, "status_code", 404)
     body = error_body(
         "not_found" if status == 404 else "wrong_method", f"There is no {request.method} {request.url.path}."

@@ -56,10 +56,6 @@ class Switchboard:
             raise MessageConflict(f"Another agent has a message with the id '{message.id}'.")
         return await self.responders[key.agent_id].accept(key, message)
 
-    def messages_of(self, channel: str) -> list[AcceptedMessage]:
-        accepted = (message for each in self.responders.values() for message in each.inbox.messages())
-        return [message for message in accepted if message.channel == channel]
-
     def find_chat(self, approval_id: str) -> SessionKey | None:
         """Return the key of the chat in which a call of a tool waits for a person, or None."""
         return next((key for each in self.responders.values() if (key := each.find_chat(approval_id))), None)

@@ -13,8 +13,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
 from threading import Event
 
 from kept.base.values import frozen
@@ -50,32 +49,15 @@ class LiveTiming:
     """Time between two syncs if the kernel reports no changes."""
 
 
-@dataclass
-class _ChangeCount:
-    """Changes of one kind that are not indexed yet, with the times of the first and the last."""
-
-    count: int = 0
-    first_s: float = 0.0
-    last_s: float = 0.0
-
-    def add(self, count: int, now_s: float) -> None:
-        if count:
-            self.first_s = self.first_s if self.count else now_s
-            self.last_s = now_s
-            self.count += count
-
-    def settled_at(self, quiet_s: float) -> float:
-        """Return when no more changes are waited for."""
-        return min(self.last_s + quiet_s, self.first_s + quiet_s * MAX_SETTLE_FACTOR) if self.count else math.inf
-
-
 class SyncSchedule:
     def __init__(self, settings: SyncSettings, timing: LiveTiming) -> None:
         self._timing = timing
         self._quiet_s = settings.watch_debounce_ms / 1000
         self.interval_s = settings.interval_minutes * timing.minute_s or math.inf
         """Longest time between two syncs."""
-        self._notes, self._talk = _ChangeCount(), _ChangeCount()
+        # Times of the changes that are not indexed yet, of each kind: they settle apart.
+        self._notes: list[float] = []
+        self._talk: list[float] = []
         self._measured_at_s = 0.0  # the last change of a conversation when its growth was found too small
         self._synced_at_s: float | None = None
         self._rest_until_s = -math.inf
@@ -84,25 +66,25 @@ class SyncSchedule:
     def note_changes(self, notes: int, transcripts: int, now_s: float) -> int:
         """Take in changes, and return how many are not indexed yet. A conversation that is gone counts as a note: how
         much was said in it does not matter."""
-        self._notes.add(notes, now_s)
-        self._talk.add(transcripts, now_s)
-        return self._notes.count + self._talk.count
+        self._notes += [now_s] * notes
+        self._talk += [now_s] * transcripts
+        return len(self._notes) + len(self._talk)
 
     def note_sync(self, now_s: float, *, took_s: float, ok: bool) -> None:
-        self._notes, self._talk = _ChangeCount(), _ChangeCount()
+        self._notes, self._talk = [], []
         self._synced_at_s = now_s
         self._rest_until_s = now_s + min(MAX_REST_S, took_s * REST_FACTOR)
         self._failures = 0 if ok else self._failures + 1
 
     def note_small_growth(self) -> None:
-        self._measured_at_s = self._talk.last_s
+        self._measured_at_s = self._talk[-1]
 
     def next_sync_at(self) -> float:
         """Return when a sync is due, by what is known now: after a change, by the interval, or to retry."""
         if self._synced_at_s is None:
             return -math.inf
-        notes_at = self._notes.settled_at(self._quiet_s)
-        talk_at = self._talk.last_s + max(self._timing.talk_quiet_s, self._quiet_s) if self._talk.count else math.inf
+        notes_at = self._settled_at(self._notes)
+        talk_at = self._talk[-1] + max(self._timing.talk_quiet_s, self._quiet_s) if self._talk else math.inf
         wait_s = self.interval_s
         if self._failures:
             wait_s = min(wait_s, self._timing.retry_s[min(self._failures, len(self._timing.retry_s)) - 1])
@@ -110,9 +92,13 @@ class SyncSchedule:
 
     def next_measuring_at(self) -> float:
         """Return when to measure the growth of the conversations, to decide if a sync is due."""
-        if self._measured_at_s == self._talk.last_s:
+        if not self._talk or self._measured_at_s == self._talk[-1]:
             return math.inf
-        return max(self._rest_until_s, self._talk.settled_at(self._quiet_s))
+        return max(self._rest_until_s, self._settled_at(self._talk))
+
+    def _settled_at(self, times: Sequence[float]) -> float:
+        """Return when no more changes of a kind are waited for."""
+        return min(times[-1] + self._quiet_s, times[0] + self._quiet_s * MAX_SETTLE_FACTOR) if times else math.inf
 
 
 # noticing

@@ -222,7 +222,6 @@ class LiveIndex:
             self.emit("problem", message)
 
     def report_notice(self, message: str) -> None:
-        """Report a message once."""
         if message not in self._notices:
             self._notices.add(message)
             log.info("%s", message)

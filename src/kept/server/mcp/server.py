@@ -255,7 +255,6 @@ def _tool(tool: Tool) -> types.Tool:
 
 
 def act_of(tool: Tool) -> Act:
-    """Return what a tool does."""
     if tool is FORGET_TOOL:
         return "forget"
     return "read" if tool.read_only else "write notes"

@@ -41,7 +41,6 @@ class RunningAnswer(EventReplay[ChatEvent]):
 
     @property
     def text(self) -> str:
-        """Return what was written so far."""
         return "".join(event["text"] for event in self.events if event["type"] == "delta")
 
     def tell(self, **event: Any) -> None:
@@ -90,13 +89,11 @@ class WebChat:
         return answer
 
     async def stop(self) -> None:
-        """Stop the answer that is being written, if there is one."""
         if self.running is not None and self.running.task is not None:
             self.running.task.cancel()
             await asyncio.wait([self.running.task])
 
     def decide(self, approval_id: str, *, allow: bool) -> None:
-        """Decide about a tool call that the agent has asked for."""
         talk = self._conversation
         if talk is None or not talk.dispatcher.agent.approvals.decide(approval_id, allow=allow, by=TERMINAL):
             raise UsageError("The agent no longer waits for this decision.")
@@ -170,7 +167,6 @@ async def send_message(visit: Visit) -> Response:
 
 
 async def follow_answer(visit: Visit) -> Response:
-    """Stream the answer that is being written, from its beginning."""
     answer = visit.site.chat.running
     return StreamingResponse(_lines(visit, answer), media_type=STREAM_TYPE) if answer else Response(status_code=204)
 
@@ -181,7 +177,6 @@ async def stop_answer(visit: Visit) -> Response:
 
 
 async def decide_call(visit: Visit) -> Response:
-    """Allow or refuse a tool call that the agent asks for."""
     visit.site.chat.decide(visit.form.get("id", ""), allow=visit.form.get("decision") == "allow")
     return visit.redirect("/chat")
 

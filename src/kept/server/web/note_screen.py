@@ -142,7 +142,6 @@ def cut_part(lines: list[str], first: int) -> NotePart:
 
 
 def list_notes(visit: Visit) -> Response:
-    """List the notes, all or with a tag, newest first."""
     tag, offset = visit.query.get("tag", "").strip(), (visit.page - 1) * NOTES_PER_PAGE
     listing = visit.memory.list(tags=[tag] if tag else (), max_results=NOTES_PER_PAGE, offset=offset)
     return visit.render(
@@ -239,7 +238,6 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 
 
 def show_file(visit: Visit) -> Response:
-    """Send a file of the workspace."""
     path = visit.path["path"]
     content = read_file(visit.memory.workspace, path)
     media_type = _SHOWN.get(posixpath.splitext(path)[1].lower())

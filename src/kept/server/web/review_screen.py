@@ -33,7 +33,6 @@ def show_review(visit: Visit) -> Response:
 
 
 def decide(visit: Visit) -> Response:
-    """Accept, edit or reject one change."""
     result = _decide(visit, visit.form.get("item", ""))
     degraded = f". {' '.join(result.degraded)}" if result.degraded else ""
     return visit.redirect(visit.back("/review"), notice=f"{_DONE[result.action]}: {result.item.path}{degraded}")

@@ -63,7 +63,6 @@ def show_settings(visit: Visit) -> Response:
 
 
 def show_setting(visit: Visit) -> Response:
-    """Show one setting with a field to change it."""
     view = _find_view(reload_settings(visit.site.loaded), visit.path["name"])
     return visit.render("setting.html", view=view, diff=None, problem=None, value=None)
 
@@ -160,5 +159,4 @@ def load_setting_help() -> dict[str, SettingHelp]:
 
 
 def _plain(text: str) -> str:
-    """Return a cell without links and marks of code."""
     return _LINK.sub(r"\1", text.replace("\\|", "|")).replace("`", "")

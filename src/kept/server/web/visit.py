@@ -112,7 +112,6 @@ class Visit:
 
     @property
     def page(self) -> int:
-        """Number of the page of a list, from 1."""
         return self.number("page", 1, least=1)
 
     def back(self, default: str) -> str:
