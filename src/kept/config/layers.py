@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import Any, Literal
 
+from kept.base.limits import as_dict, as_list
 from kept.base.values import frozen
 from kept.config.agent_config import CLAIM, Config, read_keys
 from kept.config.read import (
@@ -317,10 +318,9 @@ def require_agent(home: str, user_file: str, agent_id: str) -> None:
 
 
 def _listed(user_file: str) -> Iterator[str]:
-    agents = parse_settings(user_file, read_settings(user_file)).get("agents") or {}
-    entries = agents.get("list") if isinstance(agents, dict) else None
-    for entry in entries if isinstance(entries, list) else ():
-        if isinstance(entry, dict) and "id" in entry:
+    agents = as_dict(parse_settings(user_file, read_settings(user_file)).get("agents"))
+    for entry in map(as_dict, as_list(agents.get("list"))):
+        if "id" in entry:
             yield str(entry["id"])
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kept.base.git_remote import find_remote, find_root, folder_key, normalise_remote, repository_keys
-from kept.base.limits import is_utf8
+from kept.base.limits import as_dict, as_list, is_utf8
 from kept.base.safe_yaml import YamlRefused, load_yaml
 from kept.base.values import frozen
 from kept.base.visibility import PROJECT_MARKER, PROJECTS_FOLDER
@@ -112,15 +112,13 @@ def _read_properties(text: str) -> dict[str, Any]:
         return {}
     end = next((number for number, line in enumerate(lines) if number and line.rstrip() in ("---", "...")), 0)
     try:
-        properties = load_yaml("\n".join(lines[1:end]), as_text=True)
+        return as_dict(load_yaml("\n".join(lines[1:end]), as_text=True))
     except YamlRefused:
         return {}
-    return properties if isinstance(properties, dict) else {}
 
 
 def _as_texts(value: Any) -> list[str]:
-    values = value if isinstance(value, list) else [value]
-    return [text for text in values if isinstance(text, str) and text]
+    return [text for text in as_list(value) or [value] if isinstance(text, str) and text]
 
 
 # adding

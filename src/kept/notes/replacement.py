@@ -125,12 +125,12 @@ def find_fact(note: str, reference: FactReference) -> Statement:
         raise CitationMismatch(f"{reference.citation} {reason}.")
     if reference.digest and digest_of_lines(cited) != reference.digest:
         raise CitationMismatch(f"{reference.citation} has changed since it was read, so nothing was written.")
-    statements = [
+    first, last = reference.first_line, reference.last_line
+    facts = [
         statement
         for statement in read_statements(note)
-        if statement.first_line <= reference.last_line and statement.last_line >= reference.first_line
+        if statement.kind != "heading" and statement.first_line <= last and statement.last_line >= first
     ]
-    facts = [statement for statement in statements if statement.kind != "heading"]
     holding = [fact for fact in facts if not (fact.validity and fact.validity.is_over)]
     if len(holding) == 1 and holding[0].kind == "row":
         raise CitationMismatch(f"{reference.citation} is a row of a table.", hint="Change it with an editor.")

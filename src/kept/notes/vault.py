@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from kept.base.limits import is_utf8, text_or_empty
+from kept.base.limits import as_dict, as_list, is_utf8, text_or_empty
 from kept.errors import NoteNotFound, WorkspaceError
 from kept.notes.daily import DAILY_NOTE, DEFAULT_DAILY_NOTES, ISO, DailyNotes, FormatRefused, parse_format
 from kept.notes.workspace import IGNORE_FILES, Workspace, has_control_characters, is_visible, list_names, show_path
@@ -75,21 +75,16 @@ def read_templates(workspace: Workspace) -> frozenset[str]:
     ]
     paths = set()
     for name, key, ending in settings:
-        values = _read_json(workspace, name)
-        path = text_or_empty(values.get(key)).strip().strip("/") if isinstance(values, dict) else ""
+        path = text_or_empty(as_dict(_read_json(workspace, name)).get(key)).strip().strip("/")
         paths.add(f"{path.removesuffix(ending)}{ending}" if path else "")
     return frozenset(paths - {""})
 
 
 def _periodic(workspace: Workspace) -> dict[str, Any] | None:
     """Return the settings of Periodic Notes for days, in its old or new format, or None if they are off."""
-    data = _read_json(workspace, f"plugins/{_PERIODIC}/data.json")
-    if not isinstance(data, dict):
-        return None
-    sets = data.get("calendarSets")
-    days = [item.get("day") for item in sets if isinstance(item, dict)] if isinstance(sets, list) else []
-    candidates = [*days, data.get("daily")]
-    return next((item for item in candidates if isinstance(item, dict) and item.get("enabled")), None)
+    data = as_dict(_read_json(workspace, f"plugins/{_PERIODIC}/data.json"))
+    days = [as_dict(item).get("day") for item in as_list(data.get("calendarSets"))]
+    return next((item for item in map(as_dict, [*days, data.get("daily")]) if item.get("enabled")), None)
 
 
 def _read_json(workspace: Workspace, name: str) -> Any:
@@ -120,17 +115,13 @@ def _checked(program: str, folder: str, text: str) -> DailyNotes:
         reason = f"{exc} in the format '{show_path(text)}'"
     else:
         path = f"{folder}/{text}" if folder else text
-        if _is_usable(path):
+        parts = path.split("/")
+        is_name = len(path) <= _MAX_CHARS and "\\" not in path and not has_control_characters(path) and is_utf8(path)
+        if is_name and all(part and is_visible(part.lstrip("[")) for part in parts):
             return DailyNotes(folder, text, program)
         reason = f"notes in '{show_path(path)}' would not be found"
     where = f"{DEFAULT_DAILY_NOTES.folder}/{DEFAULT_DAILY_NOTES.format}.md"
     return DailyNotes(problem=f"{program}'s settings for daily notes are not used: {reason}. They go to {where}.")
-
-
-def _is_usable(path: str) -> bool:
-    if len(path) > _MAX_CHARS or "\\" in path or has_control_characters(path) or not is_utf8(path):
-        return False
-    return all(part and is_visible(part.lstrip("[")) for part in path.split("/"))
 
 
 # what is left out
