@@ -118,7 +118,7 @@ class Catalogue:
         return self.run(lambda db: [channel for (channel,) in db.execute(query)])
 
     def _select(self, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
-        return self.run(lambda db: load_rows(db, rest, values))
+        return self.run(lambda db: _load_rows(db, rest, values))
 
     # bringing it up to date
 
@@ -131,7 +131,7 @@ class Catalogue:
             if known.get(log) != state:
                 self.catch_up(log)
         if deleted := [log for log in known if log not in states]:
-            self.run(lambda db: delete_rows(db, deleted))
+            self.run(lambda db: _delete_rows(db, deleted))
         self._is_complete = True
 
     def complete(self) -> None:
@@ -174,13 +174,13 @@ class Catalogue:
             self.report(_name_of(log), reason)
         record = builder.finish(info)
         try:
-            self.run(lambda db: save_row(db, record))
+            self.run(lambda db: _save_row(db, record))
         except StoreError as exc:  # the record is right, and the next reader makes it again
             logger.warning("session %s: the catalogue could not be brought up to date (%s)", record.id, exc.code)
         return record
 
     def forget(self, log: str) -> None:
-        self.run(lambda db: delete_rows(db, [log]))
+        self.run(lambda db: _delete_rows(db, [log]))
 
     def _scan(self) -> dict[str, str]:
         """Return the states of the transcripts. One whose name is not UTF-8 cannot have a row and is reported."""
@@ -245,7 +245,7 @@ class Catalogue:
     def _replace(self, damage: StoreDamaged) -> None:
         """Delete the damaged file, and read every transcript into a new one."""
         wait_s, purpose = _REPAIR_WAIT_S, "rebuilding the session catalogue"
-        if discard_if_damaged(self.path, self._db, lambda: self._run(_check), wait_s=wait_s, purpose=purpose):
+        if discard_if_damaged(self.path, self._db, lambda: self._run(_load_rows), wait_s=wait_s, purpose=purpose):
             logger.warning("%s It has been rebuilt from the transcripts.", damage.message)
             self.report(os.path.basename(self.path), "was damaged and has been rebuilt from the transcripts")
         self._disconnect()
@@ -257,36 +257,32 @@ def _name_of(log: str) -> str:
     return log.rpartition("/")[2]
 
 
-def _check(db: apsw.Connection) -> None:
-    load_rows(db, "", ())
-
-
 _SELECT = f"SELECT {', '.join(FIELDS)} FROM sessions"
 _SAVE = f"REPLACE INTO sessions ({', '.join(FIELDS)}) VALUES ({', '.join('?' * len(FIELDS))})"
 _JSON_FIELDS = ("state", "metadata")
 
 
-def load_rows(db: apsw.Connection, rest: str, values: Sequence[Any]) -> list[SessionRecord]:
+def _load_rows(db: apsw.Connection, rest: str = "", values: Sequence[Any] = ()) -> list[SessionRecord]:
     """Return the records that the rest of a query selects."""
     records = []
-    for row in db.execute(f"{_SELECT} {rest}", [storable(value) for value in values]):
+    for row in db.execute(f"{_SELECT} {rest}", [_storable(value) for value in values]):
         fields: dict[str, Any] = dict(zip(FIELDS, row, strict=True))
         records.append(SessionRecord(**{**fields, **{name: json.loads(fields[name]) for name in _JSON_FIELDS}}))
     return records
 
 
-def save_row(db: apsw.Connection, record: SessionRecord) -> None:
+def _save_row(db: apsw.Connection, record: SessionRecord) -> None:
     """Save a row. If another process has read further meanwhile, the next refresh does so again."""
     with immediate(db):
-        db.execute(_SAVE, [storable(getattr(record, name)) for name in FIELDS])
+        db.execute(_SAVE, [_storable(getattr(record, name)) for name in FIELDS])
 
 
-def delete_rows(db: apsw.Connection, logs: Sequence[str]) -> None:
+def _delete_rows(db: apsw.Connection, logs: Sequence[str]) -> None:
     with immediate(db):
         db.executemany("DELETE FROM sessions WHERE log = ?", [(log,) for log in logs])
 
 
-def storable(value: Any) -> Any:
+def _storable(value: Any) -> Any:
     """Return a value that SQLite can store. Half of a surrogate pair, which JSON allows, is written as an escape;
     keys have it escaped already."""
     if isinstance(value, str):

@@ -91,15 +91,6 @@ class Utterance:
         return f"{self.label}{self.text}"
 
 
-def show_utterances(utterances: Sequence[Utterance]) -> str:
-    return "\n".join(utterance.shown for utterance in utterances)
-
-
-def starts_conversation(line: TranscriptLine) -> bool:
-    """Return whether the next utterance has nothing to do with the previous ones."""
-    return isinstance(line.content, Entry) and isinstance(line.content.body, ResetEntry | SessionStart)
-
-
 class UtteranceReader:
     """Reads the lines of a transcript in order, and returns what is indexed: what was said, without echoes."""
 
@@ -114,10 +105,10 @@ class UtteranceReader:
 
     def read(self, line: TranscriptLine) -> Utterance | None:
         """Return what a line says. Return None for settings, thinking, echoes, and lines that cannot be read."""
-        self._starts_conversation = self._starts_conversation or starts_conversation(line)
-        content, is_recalled = None, False
-        if isinstance(line.content, Entry) and isinstance(line.content.body, Message):
-            content, is_recalled = self._echoes.read(line.content.body)
+        body = line.content.body if isinstance(line.content, Entry) else None
+        if isinstance(body, ResetEntry | SessionStart):  # the next utterance has nothing to do with those before
+            self._starts_conversation = True
+        content, is_recalled = self._echoes.read(body) if isinstance(body, Message) else (None, False)
         utterance = find_utterance(
             line.number,
             line.content,
@@ -267,7 +258,7 @@ def still_says(transcripts: Transcripts, citation: str, *, start: int, end: int,
     are left out, and without its labels, because every piece of a long message has one."""
     lines = takewhile(lambda line: line.number <= end, _iter_from(transcripts.get(citation), start))
     utterances = (find_utterance(line.number, line.content) for line in lines)
-    whole = show_utterances([utterance for utterance in utterances if utterance is not None])
+    whole = "\n".join(utterance.shown for utterance in utterances if utterance is not None)
     return all(re.sub(LABEL, "", line).strip("… ") in whole for line in text.split("\n"))
 
 

@@ -24,12 +24,14 @@ GATEWAY_LEASE = "gateway"
 
 def open_workspace(config: Config) -> Storage:
     """Return the storage of the notes, with their history and what waits for review."""
-    return _open(config, f"workspace:{config.agent_id}", config.workspace)
+    name = f"workspace:{config.agent_id}"
+    return _open_in_database(config, name) if config.database else FileStorage(config.workspace)
 
 
 def open_agent(config: Config) -> Storage:
     """Return the storage of an agent: its conversations, inbox, ledgers, schedules and receipts."""
-    return _open(config, f"agent:{config.agent_id}", config.paths.folder)
+    name = f"agent:{config.agent_id}"
+    return _open_in_database(config, name) if config.database else FileStorage(config.paths.folder)
 
 
 def open_agent_named(home: str, name: str) -> Storage:
@@ -39,12 +41,10 @@ def open_agent_named(home: str, name: str) -> Storage:
 
 def open_home(config: Config) -> Storage:
     """Return the storage that all agents share: tokens, and the name of this machine."""
-    return _open(config, "home", config.home)
+    return _open_in_database(config, "home") if config.database else FileStorage(config.home)
 
 
-def _open(config: Config, name: str, folder: str) -> Storage:
-    if not config.database:
-        return FileStorage(folder)
+def _open_in_database(config: Config, name: str) -> Storage:
     database = open_database(config.database)
     from kept.storage.postgres.postgres_storage import PostgresStorage
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kept.index.chunking.utterances import CONTINUED, MAX_CHUNK_CHARS, chunk_utterances, find_settled
-from kept.sessions.spoken import Utterance, show_utterances
+from kept.sessions.spoken import Utterance
 
 KINDS = st.sampled_from(["user", "assistant", "tool", "system", "summary"])
 TEXTS = st.one_of(
@@ -42,7 +42,7 @@ def test_chunks_cover_every_utterance_in_order_within_their_limit(utterances):
         assert chunk.text.startswith(label), "every piece says who and when"
         pieces.append(chunk.text.removeprefix(f"{label} {CONTINUED}").removeprefix(label))
         assert 0 < len(pieces[-1]) <= MAX_CHUNK_CHARS
-        assert pieces[-1].strip() in show_utterances([by_line[chunk.utterance.line]])
+        assert pieces[-1].strip() in by_line[chunk.utterance.line].shown
     squeezed = "".join("".join(piece.split()) for piece in pieces)
     assert squeezed == "".join("".join(utterance.text.split()) for utterance in by_line.values())
 

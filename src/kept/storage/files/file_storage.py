@@ -286,6 +286,7 @@ class FileLogs:
                 return
             first, base = _read_base(handle)
             size, rest = os.fstat(handle).st_size, b""
+            texts = having or (b"",)
             at = size if end is None else min(size, end.offset - base)
             while at > first:
                 start = max(first, at - _BLOCK)
@@ -295,8 +296,9 @@ class FileLogs:
                 cut = 0 if start == first else block.find(b"\n") + 1
                 stop = base + start + block.rfind(b"\n") + 1
                 # Most blocks have none of the texts. They are not even split.
-                for line in reversed(block[cut:].split(b"\n")[:-1]) if _has_any(block, having) else ():
-                    if _has_any(line, having):
+                lines = block[cut:].split(b"\n")[:-1] if any(text in block for text in texts) else []
+                for line in reversed(lines):
+                    if any(text in line for text in texts):
                         yield LogLine(line, LogPosition(stop - len(line) - 1), LogPosition(stop))
                     stop -= len(line) + 1
                 rest, at = block[:cut], start
@@ -371,10 +373,6 @@ class FileLogs:
         if expected is not None and expected.offset != base + end:
             raise StorageConflict(f"{printable_line(name)}: it has other lines at its end.")
         return end, base
-
-
-def _has_any(data: bytes, texts: Sequence[bytes]) -> bool:
-    return not texts or any(text in data for text in texts)
 
 
 def _read_base(handle: int) -> tuple[int, int]:
