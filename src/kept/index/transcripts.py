@@ -8,7 +8,6 @@ beginning, and so is one that got another title, because the words of the title 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
@@ -17,13 +16,13 @@ from kept.base.records import Problem, SourceFile
 from kept.base.redact import redact
 from kept.base.words.segment import segment, segment_context
 from kept.config import Config
-from kept.errors import SessionError, SessionKeyInvalid, WorkspaceError
+from kept.errors import SessionError, WorkspaceError
 from kept.index.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
 from kept.index.note_rows import DATE_IN_WORDS
 from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
 from kept.sessions.echoes import EchoState
 from kept.sessions.entries import Entry, SessionStart, is_message
-from kept.sessions.session_key import SessionKey
+from kept.sessions.session_key import find_key
 from kept.sessions.spoken import Utterance, UtteranceReader, storable_text
 from kept.sessions.transcript import (
     Damage,
@@ -174,9 +173,8 @@ class _ChunkReader:
             self.starts[utterance.line] = (Position(line.start, line.number - 1), hash_before, echoes_before)
 
     def _start(self, session_id: str, session: SessionStart) -> None:
-        try:
-            key = SessionKey.parse_full(session.key)
-        except SessionKeyInvalid:
+        key = find_key(session.key)
+        if key is None:
             return
         folder = session.metadata.get("cwd") if key.user_id == session_id else None
         # A client chooses the user's id, which may be a secret.
@@ -220,9 +218,8 @@ class _ChunkReader:
         yield FileWrite(row, tuple(map(self._new_chunk, chunks, titles)), after_line=after_line)
 
     def _new_chunk(self, chunk: UtteranceChunk, title: str) -> NewChunk:
-        utterance, key, heading, channel = chunk.utterance, self.checkpoint.key, self.checkpoint.heading, None
-        with suppress(SessionKeyInvalid):
-            channel = storable_text(SessionKey.parse_full(key).channel) if key else None
+        utterance, heading, key = chunk.utterance, self.checkpoint.heading, find_key(self.checkpoint.key)
+        channel = storable_text(key.channel) if key else None
         context = f"{heading} {utterance.day:{DATE_IN_WORDS}} {chunk.context}"
         return NewChunk(
             start_line=utterance.line,
@@ -233,7 +230,7 @@ class _ChunkReader:
             words=segment(f"{chunk.embed_text} {title}".strip()),
             context_words=segment_context(context, chunk.embed_text),
             timestamp_ms=utterance.timestamp_ms,
-            session_key=key or None,
+            session_key=self.checkpoint.key or None,
             channel=channel,
             is_recalled=utterance.is_recalled,
         )

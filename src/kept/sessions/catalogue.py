@@ -161,11 +161,9 @@ class Catalogue:
         row = row or next(iter(self._select("WHERE log = ?", [log])), None)
         if row is not None and row.log_state == info.state:
             return row
-        builder = RecordBuilder.begin(log)
-        if row is not None:
-            if has_only_grown is None:  # a change that did not make it longer was not an append
-                has_only_grown = info.size > row.size and transcript.has_only_grown(row.read_end, info)
-            builder = RecordBuilder(row) if has_only_grown else builder
+        if row is not None and has_only_grown is None:  # a change that did not make it longer was not an append
+            has_only_grown = info.size > row.size and transcript.has_only_grown(row.read_end, info)
+        builder = RecordBuilder(row) if row is not None and has_only_grown else RecordBuilder.begin(log)
         damaged = []
         for line in transcript.iter_known(builder.end):
             if damage := builder.add(line):

@@ -19,8 +19,16 @@ from kept.base.values import frozen
 from kept.base.visibility import KeyPattern, Viewer
 from kept.config import Config
 from kept.config.schema import SessionSettings
-from kept.errors import SessionKeyInvalid, UsageError
-from kept.sessions.session_key import DEFAULT_ACCOUNT, DEFAULT_CHAT_TYPE, GROUP, SessionKey, escape_part, parse_key
+from kept.errors import UsageError
+from kept.sessions.session_key import (
+    DEFAULT_ACCOUNT,
+    DEFAULT_CHAT_TYPE,
+    GROUP,
+    SessionKey,
+    escape_part,
+    find_key,
+    parse_key,
+)
 
 HOME_CHANNELS = frozenset(
     {
@@ -135,10 +143,10 @@ class People:
 
     def viewer_of(self, key: str) -> Viewer | None:
         """Return who may see what is said in a conversation. None for one of the home, which sees everything."""
-        try:
-            account = account_of(SessionKey.parse_full(key))
-        except SessionKeyInvalid:  # the first line of the transcript is lost
+        full = find_key(key)
+        if full is None:
             return Viewer(_NOBODY, _NOBODY)
+        account = account_of(full)
         return None if account is None else self.viewer(account)
 
     def viewer(self, account: Account, *, may_own: bool = True) -> Viewer:
@@ -208,10 +216,8 @@ def read_account(text: str) -> Account:
 
 def find_account(key: str) -> Account | None:
     """Return the person or group of a conversation by its key, or None for one of the home or without a key."""
-    try:
-        return account_of(SessionKey.parse_full(key))
-    except SessionKeyInvalid:
-        return None
+    full = find_key(key)
+    return account_of(full) if full else None
 
 
 def _without_topic(key: SessionKey) -> str:

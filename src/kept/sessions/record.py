@@ -17,7 +17,6 @@ from kept.base.clock import Clock, new_id
 from kept.base.limits import ms_from_time, time_from_ms
 from kept.base.values import frozen
 from kept.config.schema import ResetOverrideSettings, ResetSettings
-from kept.errors import SessionKeyInvalid
 from kept.sessions.entries import (
     FLUSH,
     MODEL,
@@ -34,7 +33,7 @@ from kept.sessions.entries import (
     format_entry,
     whole_ms,
 )
-from kept.sessions.session_key import SessionKey
+from kept.sessions.session_key import find_key
 from kept.sessions.title import TitleParts, next_opening
 from kept.sessions.transcript import Damage, Position, ReadEnd, TranscriptLine, digest_line
 from kept.sessions.transcript_paths import cite_transcript, parse_transcript_name
@@ -239,12 +238,10 @@ class RecordBuilder:
         row.predecessor = start.predecessor
         row.compactions += start.compactions
         row.state, row.metadata = dict(start.state), dict(start.metadata)
-        try:
-            key = SessionKey.parse_full(start.key)
-        except SessionKeyInvalid:
-            row.key = ""
+        key = find_key(start.key)
+        row.key = str(key) if key else ""
+        if key is None:
             return
-        row.key = str(key)
         for name in ("channel", "account_id", "chat_type", "user_id"):
             # As the catalogue stores them: half of a surrogate pair, which JSON allows, is an escape.
             setattr(row, name, getattr(key, name).encode("utf-8", "backslashreplace").decode())

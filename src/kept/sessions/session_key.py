@@ -47,6 +47,14 @@ class SessionKey:
         return ":".join((_PREFIX, *map(escape_part, astuple(self))))
 
 
+def find_key(text: str) -> SessionKey | None:
+    """Return a full key, or None for any other text: the first line of a transcript, which has the key, may be lost."""
+    try:
+        return SessionKey.parse_full(text)
+    except SessionKeyInvalid:
+        return None
+
+
 def parse_key(text: str, *, agent_id: str) -> SessionKey:
     """Parse what a person typed: a full key, which begins with 'agent:', or an account, {channel}:{userId} or
     {channel}:group:{id}, whose chat with the agent is meant.

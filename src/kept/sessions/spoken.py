@@ -18,7 +18,6 @@ from kept.base.limits import clip, ms_from_time, one_line, utf8_safe
 from kept.base.records import Passage
 from kept.base.redact import redact
 from kept.base.values import frozen
-from kept.errors import SessionKeyInvalid
 from kept.sessions.echoes import NO_ECHOES, EchoFilter, EchoState, strip_markup
 from kept.sessions.entries import (
     AnyEntry,
@@ -33,7 +32,7 @@ from kept.sessions.entries import (
     ToolCall,
     ToolResult,
 )
-from kept.sessions.session_key import SessionKey
+from kept.sessions.session_key import find_key
 from kept.sessions.transcript import Damage, Transcript, TranscriptLine, Transcripts
 
 Kind = Literal["user", "assistant", "tool", "system", "summary"]
@@ -240,17 +239,10 @@ def read_transcript(transcripts: Transcripts, citation: str, *, start: int = 1, 
 
 def read_key(transcripts: Transcripts, citation: str) -> str | None:
     """Return the key of the conversation that a cited transcript is from, or None if its first line is lost."""
-    first = next(_iter_from(transcripts.get(citation), 1), None)
-    if first is None or first.number != 1:
-        return None
-    match first.content:
-        case Entry(body=SessionStart() as start):
-            try:
-                return str(SessionKey.parse_full(start.key))
-            except SessionKeyInvalid:
-                return None
-        case _:
-            return None
+    first = next(transcripts.get(citation).iter_lines(), None)
+    body = getattr(first and first.content, "body", None)
+    key = find_key(body.key) if isinstance(body, SessionStart) else None
+    return str(key) if key else None
 
 
 def still_says(transcripts: Transcripts, citation: str, *, start: int, end: int, text: str) -> bool:

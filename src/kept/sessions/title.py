@@ -76,18 +76,13 @@ def next_opening(opening: str, message: Message) -> str:
     """Return the first words asked, after one more message. A greeting gives way to the first words after it."""
     if message.role != "user" or (opening and not is_greeting(opening)):
         return opening
-    words = _first_words(message.text)
+    text = one_line(strip_markup(message.text))
+    if text.startswith("/") and " " not in text and text.count("/") == 1:
+        return opening  # only a command, such as /clear
+    words = _safe_line(text, OPENING_CHARS)
     return opening if not words or (opening and is_greeting(words)) else words
 
 
 def is_greeting(text: str) -> bool:
     """Return whether a text only greets, so that it says nothing about the subject of a conversation."""
     return len(text) <= _GREETING_CHARS and text.casefold().strip(" .!?,") in _GREETINGS
-
-
-def _first_words(message_text: str) -> str:
-    """Return the first words of a message, without secrets. Empty if it is only a command, such as /clear."""
-    text = one_line(strip_markup(message_text))
-    if not text or (text.startswith("/") and " " not in text and text.count("/") == 1):
-        return ""
-    return _safe_line(text, OPENING_CHARS)

@@ -291,6 +291,7 @@ def check_changes(changes: Sequence[Change]) -> None:
     """Raise PathRefused for a name that is not allowed, UsageError for changes that do not go together."""
     seen: dict[str, list[object]] = {}
     for change in changes:
+        # These three do not say which they mean, so the name decides; for the others it has to agree.
         is_of_either = isinstance(change, Move | Remove | Erase)
         is_of_log = is_log(change.path) if is_of_either else isinstance(change, Append | Blank | Rewrite)
         place = change.position if isinstance(change, Blank) else None
@@ -327,7 +328,7 @@ def retried(act: Callable[[], T]) -> T:
     while True:
         try:
             return act()
-        except StorageConflict:
+        except StorageConflict:  # somebody else's commit was made, so all together get on; no pause is needed
             if time.monotonic() > deadline:
                 raise
 

@@ -74,9 +74,11 @@ class RecordLog(Generic[T]):
 
     def rewrite(self, lines: Sequence[bytes], *, erase: bool = False) -> None:
         """Replace all lines, unless another process was faster. Those that `read` left out are set aside, each once."""
+        # In one commit, so that a line is never in neither of the two logs.
         changes: list[Change] = [Rewrite(self.name, lines, self.end, erase)]
         if self._damaged:
             aside = self.name + DAMAGED_ENDING
+            # A rewrite may have failed before, or another process may have done the same.
             known = {line.data for line in self._storage.logs.read(aside)}
             changes.append(Append(aside, [line for line in dict.fromkeys(self._damaged) if line not in known]))
         self.end = self._storage.commit(changes, lease=self._lease)[self.name]

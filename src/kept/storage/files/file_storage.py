@@ -77,8 +77,11 @@ class FileStorage:
         with self._locked():
             if lease is not None:
                 self._require(lease)
+            # Everything is looked at before anything is changed, so what does not fit is refused as a whole.
             steps = [self._resolve(change) for change in changes]
             if steps:
+                # A log that may have lost lines gets another generation in the same commit, so that no reader takes it
+                # for one that has only grown.
                 changed = dict.fromkeys(step.path for step in steps if step.kind in ("blank", "rewrite"))
                 Steps(self.root).run([*steps, *map(self.logs.count_change, changed)])
             return {step.path: LogPosition(step.end) for step in steps if step.kind in ("append", "rewrite")}
@@ -158,6 +161,7 @@ class FileStorage:
         path = os.path.join(self.root, _lease_path(name))
         with locked(path, wait_s=wait_s, purpose=f"holding the lease '{name}'") as handle:
             lease = Lease(name, _read_number(handle) + 1)
+            # On disk before anybody holds it: after a power cut the next holder must not get the same number.
             os.pwrite(handle, b"%020d" % lease.number, 0)
             os.fsync(handle)
             self._held.add(lease)
@@ -228,7 +232,7 @@ class FileDocuments:
 
     def changes(self, since: Cursor | None = None) -> tuple[Sequence[Changed], Cursor]:
         seen = since.states if isinstance(since, _SeenFiles) else {}
-        racy_ns = time.time_ns() - _RACY_NS
+        racy_ns = time.time_ns() - _RACY_NS  # before the scan, which may take longer than that
         states: dict[str, str] = {}
         changed = []
         for info in self.list():
@@ -267,7 +271,7 @@ class FileLogs:
             first, base = _read_base(handle)
             with open(handle, "rb", buffering=_BLOCK, closefd=False) as file:
                 offset = file.seek(max(first, start.offset - base))
-                if offset > first:  # a position inside a line means the next one
+                if offset > first:  # a position inside of a line means the next one
                     file.seek(offset - 1)
                     offset += len(file.readline()) - 1
                 for raw in file:

@@ -113,7 +113,7 @@ class Steps:
             if self._take_back(done):
                 raise
             raise WriteUnfinished(exc.message) from exc
-        if not doing.syncs_each:
+        if not doing.syncs_each:  # before the journal goes, which is all that could finish them
             os.sync()
         self._remove(JOURNAL)
 
@@ -143,8 +143,9 @@ class Steps:
             return
         if raw is None:
             return
-        for step in decode_journal(raw):
+        for step in decode_journal(raw):  # in the same order, because a later one may need what an earlier one made
             try:
+                # A write is not asked about: it compares versions itself, and changes nothing the second time.
                 if not self._is_done(step):
                     self._do(step, is_journaled=True, is_late=True)
             except PathRefused:  # a link was put there since: it must not make everything else unreadable
@@ -227,6 +228,7 @@ class Steps:
                 sync_folder(new)
                 sync_folder(old)
             except OSError:
+                # Not known to be on disk, so the caller hears that nothing was changed. Then that has to be true.
                 os.rename(new_name, name, src_dir_fd=new, dst_dir_fd=old)
                 raise
 
