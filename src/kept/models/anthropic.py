@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from kept.base.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.base.remote_errors import ContextOverflow
 from kept.models.base import (
     REDACTED,
     ChatRequest,
+    EndReason,
     FilePart,
-    Finished,
     ModelEvent,
     ModelUsage,
     Part,
-    TextDelta,
     TextPart,
     Thought,
     ToolOutput,
     ToolUse,
-    usage_or_estimate,
 )
-from kept.models.streaming import SdkChat, parse_arguments
+from kept.models.streaming import SdkChat, StreamReader, parse_arguments
 
 DEFAULT_MAX_TOKENS = 8_192
 _TAKES_EFFORT = re.compile(r"claude(?!-[23]\b)(?!-(?:opus|sonnet|haiku)-4(?:-[0-5])?(?:-?\d{8}|@.*)?$)")
@@ -33,15 +31,6 @@ _TAKES_EFFORT = re.compile(r"claude(?!-[23]\b)(?!-(?:opus|sonnet|haiku)-4(?:-[0-
 _CACHED = {"type": "ephemeral"}
 _INVALID_ID_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that the API refuses in ids of tool calls, which may come from another provider."""
-_REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "pause_turn": "end",
-    "tool_use": "tools",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refused",
-}
 
 
 @dataclass
@@ -54,22 +43,30 @@ class _OpenBlock:
     signature: str = ""
 
 
-@dataclass
-class AnthropicStreamReader:
+class AnthropicStreamReader(StreamReader):
     """Assembles one answer from the events of the SDK."""
 
-    request: ChatRequest
-    chat: SdkChat
-    _open: dict[int, _OpenBlock] = field(default_factory=dict)
-    _calls: int = 0
-    _texts: list[str] = field(default_factory=list)
-    _usage: dict[str, Any] = field(default_factory=dict)
-    _reason: str | None = None
+    reasons: ClassVar[Mapping[str, EndReason]] = {
+        "end_turn": "end",
+        "stop_sequence": "end",
+        "pause_turn": "end",
+        "tool_use": "tools",
+        "max_tokens": "length",
+        "model_context_window_exceeded": "length",
+        "refusal": "refused",
+    }
+
+    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
+        super().__init__(request, chat)
+        self._open: dict[int, _OpenBlock] = {}
+        self._calls = 0
+        self._counts: dict[str, Any] = {}
 
     def read(self, piece: Any) -> ModelEvent | None:
         usage = getattr(getattr(piece, "message", piece), "usage", None)
         if usage is not None:  # totals, so later ones replace earlier ones
-            self._usage |= {name: count for name, count in vars(usage).items() if count is not None}
+            self._counts |= {name: count for name, count in vars(usage).items() if count is not None}
+            self.usage = usage_of(self._counts)
         delta: Any = getattr(piece, "delta", None)
         match getattr(delta, "type", piece.type):
             case "content_block_start" if piece.content_block.type in ("tool_use", "thinking", "redacted_thinking"):
@@ -77,8 +74,7 @@ class AnthropicStreamReader:
                 encrypted = REDACTED + start.data if start.type == "redacted_thinking" else ""
                 self._open[piece.index] = _OpenBlock(start, signature=encrypted)
             case "text_delta":
-                self._texts.append(utf8_safe(delta.text))
-                return TextDelta(self._texts[-1])
+                return self.add_text(delta.text)
             case "input_json_delta":
                 self._open[piece.index].text += delta.partial_json
             case "thinking_delta":
@@ -92,16 +88,15 @@ class AnthropicStreamReader:
                 self._calls += 1
                 return ToolUse(block.start.id, block.start.name, parse_arguments(block.text))
             case "message_delta":
-                self._reason = delta.stop_reason or self._reason
+                self.reason = delta.stop_reason or self.reason
         return None
 
-    def finish(self) -> tuple[Finished]:
-        if self._reason is None or any(block.start.type == "tool_use" for block in self._open.values()):
-            raise self.chat.failed("broke off before the end of its answer")
-        if self._reason == "model_context_window_exceeded" and not self._texts and not self._calls:
+    def finish(self) -> Iterator[ModelEvent]:
+        if any(block.start.type == "tool_use" for block in self._open.values()):
+            self.reason = None  # it broke off
+        if self.reason == "model_context_window_exceeded" and not self.texts and not self._calls:
             raise ContextOverflow(f"{self.chat.label}: the request leaves no room for an answer.")
-        usage = usage_or_estimate(usage_of(self._usage), self.request, "".join(self._texts))
-        return (Finished(_REASONS.get(self._reason, "end"), usage),)
+        return super().finish()
 
 
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")

@@ -136,11 +136,14 @@ class ModelUsage:
         return ModelUsage(self.input + other.input, self.output + other.output, self.cached + other.cached)
 
 
+EndReason = Literal["end", "tools", "length", "refused"]
+
+
 @frozen
 class Finished:
     """Last event of every stream."""
 
-    reason: Literal["end", "tools", "length", "refused"]
+    reason: EndReason
     usage: ModelUsage
 
 

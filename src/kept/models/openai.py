@@ -5,32 +5,24 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 from kept.base.limits import MAX_TOKENS, count_or_zero, utf8_safe
 from kept.models.base import (
     ChatRequest,
+    EndReason,
     FilePart,
-    Finished,
+    ModelEvent,
     ModelUsage,
     TextDelta,
     TextPart,
     ToolOutput,
     ToolUse,
     Turn,
-    usage_or_estimate,
 )
-from kept.models.streaming import SdkChat, parse_arguments
-
-_REASONS: Mapping[str, Literal["end", "tools", "length", "refused"]] = {
-    "stop": "end",
-    "length": "length",
-    "tool_calls": "tools",
-    "function_call": "tools",
-    "content_filter": "refused",
-}
+from kept.models.streaming import SdkChat, StreamReader, parse_arguments
 
 
 @dataclass
@@ -42,18 +34,22 @@ class _ToolCallDraft:
     arguments: str = ""
 
 
-@dataclass
-class OpenAIStreamReader:
+class OpenAIStreamReader(StreamReader):
     """Assembles one answer from the chunks of the SDK. Servers differ in which fields they fill."""
 
-    request: ChatRequest
-    chat: SdkChat
-    _calls: list[_ToolCallDraft] = field(default_factory=list)
-    _by_index: dict[int | None, _ToolCallDraft] = field(default_factory=dict)
-    _texts: list[str] = field(default_factory=list)
-    _usage: ModelUsage = ModelUsage()
-    _reason: str | None = None
-    _refused: bool = False
+    reasons: ClassVar[Mapping[str, EndReason]] = {
+        "stop": "end",
+        "length": "length",
+        "tool_calls": "tools",
+        "function_call": "tools",
+        "content_filter": "refused",
+    }
+
+    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
+        super().__init__(request, chat)
+        self._calls: list[_ToolCallDraft] = []
+        self._by_index: dict[int | None, _ToolCallDraft] = {}
+        self._refused = False
 
     def read(self, piece: Any) -> TextDelta | None:
         if getattr(piece, "usage", None):
@@ -63,20 +59,18 @@ class OpenAIStreamReader:
                 getattr(piece.usage, "completion_tokens", None),
                 getattr(details, "cached_tokens", None),
             )
-            self._usage = ModelUsage(*(count_or_zero(count, MAX_TOKENS) for count in counts))
+            self.usage = ModelUsage(*(count_or_zero(count, MAX_TOKENS) for count in counts))
         text = "".join([self._read_choice(choice) for choice in getattr(piece, "choices", None) or ()])
-        return TextDelta(text) if text else None
+        return self.add_text(text) if text else None
 
     def _read_choice(self, choice: Any) -> str:
-        self._reason = choice.finish_reason or self._reason
+        self.reason = choice.finish_reason or self.reason
         delta = choice.delta
         for piece in getattr(delta, "tool_calls", None) or ():
             self._read_call(piece)
         refusal = getattr(delta, "refusal", None) or ""
         self._refused = self._refused or bool(refusal)
-        text = utf8_safe((getattr(delta, "content", None) or "") + refusal)
-        self._texts.append(text)
-        return text
+        return (getattr(delta, "content", None) or "") + refusal
 
     def _read_call(self, piece: Any) -> None:
         """Add a piece to its call. Calls differ by index; if all share one or have none, a new id starts a new call."""
@@ -90,16 +84,16 @@ class OpenAIStreamReader:
         call.name = call.name or (function and function.name) or ""
         call.arguments += (function and function.arguments) or ""
 
-    def finish(self) -> Iterator[ToolUse | Finished]:
+    def finish(self) -> Iterator[ModelEvent]:
         """Yield the tool calls and the last event."""
-        if self._reason is None:
-            raise self.chat.failed("broke off before the end of its answer")
-        for number, call in enumerate(self._calls, 1):
-            yield ToolUse(call.id or f"call_{number}", call.name, parse_arguments(call.arguments))
-        reason = "refused" if self._refused else _REASONS.get(self._reason, "end")
-        if self._calls and reason == "end":
-            reason = "tools"
-        yield Finished(reason, usage_or_estimate(self._usage, self.request, "".join(self._texts)))
+        if self.reason is not None:
+            for number, call in enumerate(self._calls, 1):
+                yield ToolUse(call.id or f"call_{number}", call.name, parse_arguments(call.arguments))
+            if self._refused:
+                self.reason = "content_filter"
+            elif self._calls and self.reasons.get(self.reason, "end") == "end":
+                self.reason = "tool_calls"
+        yield from super().finish()
 
 
 class OpenAIChat(SdkChat):

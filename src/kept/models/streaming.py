@@ -12,10 +12,10 @@ import json
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from operator import attrgetter
-from typing import Any, ClassVar, NoReturn, Protocol
+from typing import Any, ClassVar, NoReturn
 
 from kept.base.limits import utf8_safe
 from kept.base.net import choose_account
@@ -30,7 +30,18 @@ from kept.base.remote_errors import (
 )
 from kept.config.agent_config import KEY_VARIABLES, ProviderKeys
 from kept.config.schema import ModelSettings
-from kept.models.base import DOCUMENTS, MALFORMED, PICTURES, ChatRequest, ModelEvent, TextDelta
+from kept.models.base import (
+    DOCUMENTS,
+    MALFORMED,
+    PICTURES,
+    ChatRequest,
+    EndReason,
+    Finished,
+    ModelEvent,
+    ModelUsage,
+    TextDelta,
+    usage_or_estimate,
+)
 
 # the service, and the meaning of its errors
 
@@ -158,16 +169,32 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(word)
 
 
-class StreamReader(Protocol):
+class StreamReader(ABC):
     """Assembles one answer from the pieces of an SDK's stream."""
 
-    def __init__(self, request: ChatRequest, chat: SdkChat) -> None: ...
+    reasons: ClassVar[Mapping[str, EndReason]]
+    """Reasons for the end of an answer, in the words of the API."""
 
+    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
+        self.request, self.chat = request, chat
+        self.texts: list[str] = []
+        self.usage = ModelUsage()
+        self.reason: str | None = None
+
+    @abstractmethod
     def read(self, piece: Any) -> ModelEvent | None: ...
 
-    def finish(self) -> Iterable[ModelEvent]:
-        """Return the last events. Raise ModelError if the answer is incomplete."""
-        ...
+    def add_text(self, text: str) -> TextDelta:
+        self.texts.append(utf8_safe(text))
+        return TextDelta(self.texts[-1])
+
+    def finish(self) -> Iterator[ModelEvent]:
+        """Yield the last events. Raise ModelError if the answer is incomplete."""
+        if self.reason is None:
+            raise self.chat.failed("broke off before the end of its answer")
+        yield Finished(
+            self.reasons.get(self.reason, "end"), usage_or_estimate(self.usage, self.request, "".join(self.texts))
+        )
 
 
 class SdkChat(ABC):
