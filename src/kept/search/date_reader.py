@@ -75,9 +75,9 @@ class TimeText:
     tokens: tuple[Token, ...]
     mentions: tuple[TimeMention, ...]
 
-    def expression(self, mention: TimeMention) -> str:
+    def expression(self, first: TimeMention, last: TimeMention) -> str:
         """Return the words of a time expression as they were written."""
-        return self.text[self.tokens[mention.first].start : self.tokens[mention.last - 1].end]
+        return self.text[self.tokens[first.first].start : self.tokens[last.last - 1].end]
 
 
 def read_times(text: str, now: dt.datetime) -> TimeText:

@@ -175,31 +175,28 @@ class QmdBackend:
         )
 
     def _search_notes(self, query: ParsedQuery, scan: Callable[[], Scan] | None, limit: int) -> list[Hit]:
-        """Return the hits, best first. Raise the last error again if it was a moment ago."""
+        """Return the hits, best first, perhaps fewer than the limit. Raise the last error again if it was a moment
+        ago."""
         # A clock that was set back ends the pause: it must not last for hours.
         if self._failure and 0 <= self._clock.time_ns() - self._failure[0] < COOLDOWN_S * 1_000_000_000:
             raise self._failure[1]
-        try:
-            if scan is not None:
-                self._update(scan().files, timeout_s=SEARCH_TIMEOUT_S)
-            hits = self._ask(query, max_results=limit)
-        except KeptError as exc:
-            self._failure = (self._clock.time_ns(), exc)
-            raise
-        self._failure = None
-        return hits
-
-    def _ask(self, query: ParsedQuery, *, max_results: int) -> list[Hit]:
-        """Return notes, best first. There may be fewer than ``max_results`` if some results are outdated."""
         text = utf8_safe(query.text)
         if self.settings.mode == "search":
             # qmd requires every word, so stop words are left out; and it takes a leading '-' for an operator.
             words = (word for term in query.terms for word in re.findall(r"\w+", utf8_safe(term.text)))
             text = " ".join(dict.fromkeys(words)) or text
-        count = str(max_results * _RESULTS_PER_HIT)
+        count = str(limit * _RESULTS_PER_HIT)
         command = [self.settings.mode, "--format", "json", "--full-path", "-n", count, "--", one_line(text)]
-        output = self._run(command, timeout_s=SEARCH_TIMEOUT_S)
-        return list(islice(filter(None, map(self._find_hit, read_answers(output))), max_results))
+        try:
+            if scan is not None:
+                self._update(scan().files, timeout_s=SEARCH_TIMEOUT_S)
+            answers = read_answers(self._run(command, timeout_s=SEARCH_TIMEOUT_S))
+            hits = list(islice(filter(None, map(self._find_hit, answers)), limit))
+        except KeptError as exc:
+            self._failure = (self._clock.time_ns(), exc)
+            raise
+        self._failure = None
+        return hits
 
     def _run(self, command: list[str], *, timeout_s: float) -> bytes:
         program = shutil.which(os.path.expanduser(self.settings.command))

@@ -147,7 +147,7 @@ def _is_rest_general(text: TimeText) -> bool:
 
 def _one_time(text: TimeText) -> TimeQuery:
     mention = text.mentions[0]
-    period, words = mention.reading.periods[0], text.expression(mention)
+    period, words = mention.reading.periods[0], text.expression(mention, mention)
     words_before = (token.text for token in reversed(text.tokens[: mention.first]))
     before = next((word for word in words_before if word not in date_words.ARTICLES), "")
     since: dt.datetime | None = period.start
@@ -176,8 +176,7 @@ def _two_times(text: TimeText) -> TimeQuery | None:
         start = first.reading.periods[1].start
     if start >= end:
         return None
-    written = text.text[text.tokens[first.first].start : text.tokens[second.last - 1].end]
-    return _time_query(start, end, written, text.mentions)
+    return _time_query(start, end, text.expression(first, second), text.mentions)
 
 
 def _time_query(

@@ -100,11 +100,11 @@ def find_bystanders(pool: CandidatePool, rows: Iterable[int], *, same_speaker: b
     """Return the messages around these that have no word of the query themselves. With ``same_speaker``, only those of
     the same person: what another says after a question may be the answer."""
     return frozenset(
-        chunk.row
+        other.row
         for row in rows
-        for chunk in pool.messages_around(row, _CONTEXT_MESSAGES)
-        if pool.text.get(chunk.row, NO_WORDS).coverage == 0.0
-        and not (same_speaker and pool.speakers[chunk.row] != pool.speakers[row])
+        for other in pool.messages_around(row, _CONTEXT_MESSAGES)
+        if pool.text.get(other.row, NO_WORDS).coverage == 0.0
+        and not (same_speaker and pool.speakers[other.row] != pool.speakers[row])
     )
 
 
@@ -189,8 +189,7 @@ def _put_notes_first(ranked: Sequence[Scored], statements: _Statements) -> tuple
         full = [note.chunk for note in notes if note.evidence.coverage >= coverage]
         if note := statements.find_repeated(scored.chunk, full):
             repeats[scored.chunk.row] = note.row
-            at, to = (_index_of(ordered, chunk) for chunk in (note, scored.chunk))
-            _move_up(ordered, at, to, "repeated", "a conversation says it too")
+            _move_before(ordered, note, [scored.chunk], "repeated", "a conversation says it too")
     return ordered, repeats
 
 
@@ -206,8 +205,7 @@ def _put_newest_first(
         older = [other.chunk for other in passing if statements.is_newer(scored, other)]
         if older:
             newer_than[scored.chunk.row] = [chunk.row for chunk in sorted(older, key=_age)]
-            at, to = _index_of(ordered, scored.chunk), min(_index_of(ordered, chunk) for chunk in older)
-            _move_up(ordered, at, to, "newer", f"newer than {ordered[to].chunk.citation}")
+            _move_before(ordered, scored.chunk, older, "newer", "newer than {}")
     return ordered, newer_than
 
 
@@ -230,14 +228,14 @@ def _sorted(scored: Iterable[Scored]) -> list[Scored]:
     return sorted(scored, key=lambda item: -round(item.score, 9))
 
 
-def _index_of(ranked: Iterable[Scored], chunk: ChunkRow) -> int:
-    return next(at for at, scored in enumerate(ranked) if scored.chunk.row == chunk.row)
-
-
-def _move_up(ordered: list[Scored], at: int, to: int, name: str, why: str) -> None:
-    """Move a candidate before a better one, with at least its score, unless it is before it."""
+def _move_before(ordered: list[Scored], chunk: ChunkRow, others: Iterable[ChunkRow], name: str, why: str) -> None:
+    """Move a candidate before all of the others, with at least the score of the best, unless it is there already."""
+    rows = [scored.chunk.row for scored in ordered]
+    at, to = rows.index(chunk.row), min(rows.index(other.row) for other in others)
     if at > to:
-        ordered.insert(to, ordered.pop(at).at_least(ordered[to].score, ordered[to].relevance, name, why))
+        best = ordered[to]
+        moved = ordered.pop(at).at_least(best.score, best.relevance, name, why.format(best.chunk.citation))
+        ordered.insert(to, moved)
 
 
 def _age(chunk: ChunkRow) -> tuple[int, int]:
