@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kept.base.records import LIKELY_FROM, STRONG_FROM
-from kept.search.scores import Signals, estimate_answered
+from kept.search.scores import ALL_WORDS, Signals, estimate_answered
 from kept.search.weights import AnsweredModel, AnsweredModels, CrowdModel
 
 RIDGE = 1.0
@@ -53,7 +53,7 @@ def original(name: str) -> str:
 def learn_answered(asked: Sequence[Asked]) -> AnsweredModels:
     """Fit the models for spaced scripts. Queries of which a passage has all words, or none, are graded by rules."""
     asked = [query for query in asked if query.signals.runs is None and query.set not in OTHER_LANGUAGES]
-    usable = [query for query in asked if query.signals.share > 0 and not query.signals.has_all_words]
+    usable = [query for query in asked if 0 < query.signals.share < ALL_WORDS]
     usable = [query for query in usable if query.kind != "answer" or query.is_answered]
     fitted = fit(usable, lambda query: query.kind == "answer", _row_by_size, WEIGHTS)
     half = (len(fitted) - 2) // 2
@@ -91,7 +91,7 @@ def choose_bound(answers: Sequence[Asked], models: AnsweredModels) -> float:
     by_set: dict[str, list[float]] = {}
     for query in answers:
         answered = estimate_answered(query.signals, models)
-        by_set.setdefault(original(query.set), []).append(9.0 if query.signals.has_all_words else _logit_of(answered))
+        by_set.setdefault(original(query.set), []).append(9.0 if query.signals.share >= ALL_WORDS else _logit_of(answered))
     return min(float(np.quantile(logits, ALLOWED_LOST)) for logits in by_set.values() if len(logits) >= FEWEST_ANSWERS)
 
 

@@ -70,7 +70,7 @@ PARTS_OUTSIDE_THRESHOLD = ("recency", "when", "project")
 """Parts of a score that affect the order, but not whether a hit passes ``min_score``."""
 BELOW = 1e-6
 """Difference of the scores of two candidates, one of which has to come after the other."""
-_ALL = 0.999
+ALL_WORDS = 0.999
 """All words: a share is a sum of floats, and may be just below 1."""
 _RUN_LETTERS, _LETTERS_OF_IDEOGRAPH = 4, 2
 """A run has at least four letters, and an ideograph says as much as two."""
@@ -373,7 +373,7 @@ def estimate_answered(
 ) -> float:
     """Return how sure it is, from 0 to 1, that there is an answer. 0.25 is the bound that was chosen on folds."""
     is_known = signals.share > 0 and signals.unknown_words < UNKNOWN_FROM * signals.query_words
-    if signals.share >= _ALL:
+    if signals.share >= ALL_WORDS:
         least = ALL_WORDS_CONFIDENCE
     elif signals.runs or is_known:
         least = 0.0
@@ -450,7 +450,7 @@ def _scaled_parts(scored: Scored, factor: float, confidence: float, signals: Sig
     parts = scored.parts()
     outside = [replace(part, value=part.value * factor) for part in parts if part.name in PARTS_OUTSIDE_THRESHOLD]
     rest = [part for part in parts if part.name not in PARTS_OUTSIDE_THRESHOLD]
-    words = "every word" if signals.share >= _ALL else f"{signals.share:.0%} of the words"
+    words = "every word" if signals.share >= ALL_WORDS else f"{signals.share:.0%} of the words"
     lead = signals.meaning
     nearest = "" if lead is None else f"; the closest match in meaning is {lead:.2f} ahead of the next"
     reason = f"confidence {confidence:.2f}: one passage contains {words}{nearest}"
