@@ -3,11 +3,8 @@ becomes of each."""
 
 import json
 
-import pytest
-
 from kept.config import load_config
 from kept.config.read import IGNORED, REMOVED_TOKENS
-from kept.errors import ConfigError
 from tests.support.files import write_file
 
 
@@ -38,12 +35,6 @@ def test_whoever_set_a_token_hears_that_nothing_is_locked(tmp_path):
     (notice,) = load(tmp_path, "gateway: {http: {token: secret}}").notices
     assert "lets in every program of this machine" in notice
     assert "secret" not in notice
-
-
-@pytest.mark.parametrize("text", ["gateway: {streams: 3}", "agents: {defaults: {gateway: {stream: 3}}}"])
-def test_any_other_unknown_setting_is_still_an_error(tmp_path, text):
-    with pytest.raises(ConfigError, match="no such setting"):
-        load(tmp_path, text)
 
 
 def test_a_value_that_a_setting_no_longer_takes_is_reported_and_does_not_stop_a_command(tmp_path):

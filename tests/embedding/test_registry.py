@@ -1,16 +1,24 @@
 """Which embedder the settings mean, where its key comes from, and what it costs those who do not use it."""
 
+import typing
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from kept import Memory
 from kept.base.remote_errors import EmbedderUnavailable
 from kept.config import load_config
+from kept.config.agent_config import KEY_VARIABLES
+from kept.config.schema import LocalModelSettings, MemorySearchSettings, Provider, RemoteSettings
+from kept.embedding.llama_cpp import open_model
 from kept.embedding.providers import GeminiEmbedder, OllamaEmbedder, OpenAIEmbedder, VoyageEmbedder
-from kept.embedding.registry import choose_chain, make_embedder
+from kept.embedding.registry import PROVIDERS, choose_chain, find_price, find_remote, make_embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import ConfigError
 from tests.support import embedding_servers as servers
-from tests.support.commands import run_python
+from tests.support.commands import kept_environment, run_python
+from tests.support.embedding_models import open_folder, rows, write_folder, write_gguf
+from tests.support.workspaces import write_note
 
 ENVIRONMENT = {
     "OPENAI_API_KEY": "sk-openai-00000000",
@@ -120,3 +128,64 @@ def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_
         "print('httpx' in sys.modules)\n"
     )
     assert run_python(program, check=True).stdout.strip() == "False"
+
+
+TEXTS = [f"the {word} sat on the mat" for word in ("cat", "dog", "king", "queen", "bread", "river", "bank", "oven")]
+
+
+@pytest.mark.parametrize("kind", ["onnx", "gguf"])
+def test_threads_that_come_first_together_get_the_vectors_that_one_would(tmp_path, kind):
+    path = write_folder(tmp_path / "model") if kind == "onnx" else write_gguf(tmp_path / "tiny.gguf")
+    opener = open_folder if kind == "onnx" else lambda path: open_model(LocalModelSettings(model_path=str(path)))
+    alone = rows(opener(path).embed(TEXTS, role="document"))
+    shared = opener(path)
+    with ThreadPoolExecutor(8) as pool:
+        many = list(pool.map(lambda text: rows(shared.embed([text], role="document"))[0], TEXTS * 4))
+    for at, vector in enumerate(many):
+        assert vector == pytest.approx(alone[at % len(TEXTS)], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["openai", "gemini", "voyage", "ollama"])
+def test_a_provider_knows_its_own_name_its_default_model_and_what_it_costs(name):
+    remote = find_remote(name)
+    assert remote.provider == name
+    price = find_price(name, remote.default_model, MemorySearchSettings())
+    assert (price > 0) == (name in KEY_VARIABLES)
+
+
+def test_the_settings_know_the_same_names():
+    assert set(typing.get_args(Provider)) == set(PROVIDERS)
+
+
+def test_the_price_of_an_unknown_model_or_of_another_endpoint_is_unknown():
+    assert find_price("openai", "text-embedding-9", MemorySearchSettings()) is None
+    elsewhere = MemorySearchSettings(remote=RemoteSettings(base_url="http://127.0.0.1:1234/v1"))
+    assert find_price("openai", "text-embedding-3-small", elsewhere) is None
+    assert find_price("somebody-elses", "a-model", MemorySearchSettings()) is None
+
+
+OPTIONAL = (
+    *("onnxruntime", "tokenizers", "xllamacpp", "kept.embedding.onnx", "kept.embedding.llama_cpp"),
+    *("httpx", "ssl", "openai", "kept.base.net", "kept.embedding.remote", "importlib.metadata", "concurrent.futures"),
+)
+
+
+def loaded_after(tmp_path, code: str, *args: str) -> set[str]:
+    program = f"import sys\n{code}\nprint(*(name for name in {OPTIONAL!r} if name in sys.modules))"
+    return set(run_python(program, *args, env=kept_environment(tmp_path), check=True).stdout.split())
+
+
+def test_an_index_and_a_search_with_the_built_in_model_import_none_of_it(tmp_path):
+    write_note(tmp_path / "workspace", "MEMORY.md", "The king sat on the mat.\n")
+    code = "from kept import Memory\nwith Memory.open() as memory: assert len(memory.search('king'))"
+    assert loaded_after(tmp_path, code) == set()
+
+
+def test_opening_a_memory_with_a_model_does_not_load_the_runtime(tmp_path):
+    model = write_gguf(tmp_path / "tiny.gguf")
+    write_note(tmp_path / "workspace", "MEMORY.md", "The king sat on the mat.\n")
+    code = (
+        "from kept import Memory\n"
+        "with Memory.open(settings={'memory_search.local.model_path': sys.argv[1]}) as memory: memory.add('A note.')"
+    )
+    assert loaded_after(tmp_path, code, str(model)) == set()

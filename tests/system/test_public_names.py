@@ -2,7 +2,6 @@
 
 import ast
 import doctest
-import importlib
 import inspect
 import os
 import re
@@ -37,13 +36,6 @@ def test_the_examples_in_the_reference_import_only_public_names(request):
     page = (request.config.rootpath / "docs/reference/python.md").read_text()
     modules = set(re.findall(r"^from (kept[\w.]*) import", page, re.MULTILINE))
     assert modules <= {"kept", "kept.aio", "kept.testing"}
-
-
-def test_every_module_can_be_imported_on_its_own():
-    package = Path(kept.__file__).parent
-    for path in sorted(package.rglob("*.py")):
-        parts = path.relative_to(package.parent).with_suffix("").parts
-        importlib.import_module(".".join(parts).removesuffix(".__init__"))
 
 
 def test_importing_the_package_costs_next_to_nothing():

@@ -10,6 +10,7 @@ from kept.index.sqlite.index import Index
 from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
 from kept.index.sqlite.word_index import CountedPhrase, Phrase, PhraseSearch
 from kept.index.sqlite.word_lists import ListedPhraseSearch, decode_sizes
+from tests.support.workspaces import open_memory, write_note
 
 WORDS = [f"{start}{end}" for start in "baker calm delta ember frost".split() for end in ("", "ade", "ish", "um")]
 HOUR_MS = 3_600_000
@@ -127,3 +128,29 @@ def test_lengths_of_any_size_are_read():
 
     sizes = [(0, 1), (127, 128), (300, 0), (16_383, 16_384), (5_000_000, 2)]
     assert decode_sizes([varint(text) + varint(context) for text, context in sizes]).tolist() == [*map(list, sizes)]
+
+
+def test_a_frequency_is_counted_again_after_another_connection_has_changed_the_index(tmp_path):
+    write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
+    with open_memory(tmp_path) as memory, open_memory(tmp_path) as other:
+        memory.sync()
+        with other.index_service.inspecting() as (reader, _), reader.reading():
+            assert (reader.words.document_frequencies(["heron"]), reader.words.chunk_count()) == ({"heron": 1}, 1)
+        write_note(tmp_path / "workspace", "memory/b.md", "Another heron.\n")
+        memory.sync()
+        with other.index_service.inspecting() as (again, _), again.reading():
+            assert again is reader
+            assert (reader.words.document_frequencies(["heron"]), reader.words.chunk_count()) == ({"heron": 2}, 2)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_word_that_no_chunk_had_is_found_after_this_connection_has_written_one(tmp_path, force):
+    write_note(tmp_path / "workspace", "memory/a.md", "The heron stands still.\n")
+    with open_memory(tmp_path) as memory:
+        memory.sync()
+        with memory.index_service.inspecting() as (index, _), index.reading():
+            assert index.words.document_frequencies(["heron", "otter", "quail"]) == {"heron": 1}
+        write_note(tmp_path / "workspace", "memory/b.md", "An otter swims.\n")
+        memory.sync(force=force)
+        with memory.index_service.inspecting() as (index, _), index.reading():
+            assert index.words.document_frequencies(["heron", "otter", "quail"]) == {"heron": 1, "otter": 1}
