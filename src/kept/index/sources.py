@@ -185,7 +185,7 @@ class SourceReader:
                     if info.size > self.config.memory_search.max_file_bytes:
                         return None
                     files.append(note_file(cited, absolute, info))
-            except KeptError:
+            except KeptError:  # such as a link in the path: a scan reports it
                 return None
         return replace(last, files=tuple(files), only=frozenset(only))
 
@@ -194,6 +194,7 @@ class SourceReader:
         for number, file in enumerate(target.files, 1):
             is_new = False
             for piece in self._iter_pieces(file, target):
+                # Also within a file: a long transcript may be more than fits in memory.
                 if batch.files >= self.limits.batch_files or batch.chars > self.limits.batch_chars:
                     yield batch
                     batch = FileBatch(completed=number - 1, label=file.path)
@@ -235,7 +236,7 @@ class SourceReader:
                 yield write
             if row.warning:
                 yield Problem(file.path, row.warning)
-        except (NoteNotFound, SessionNotFound):
+        except (NoteNotFound, SessionNotFound):  # deleted since the scan
             yield file.source, file.path
         except KeptError as exc:
             yield Problem(file.path, exc.message)

@@ -8,6 +8,7 @@ state. A kill at any point leaves the committed batches and nothing else.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -109,6 +110,7 @@ class SyncRun:
         if self.force and not self.reader.config.memory_search.cache.enabled:
             self.index.cache.evict(0)
         self.index.drop_leftovers()  # of a rebuild that was killed
+        # Before the first file: vectors are only added to an index that is known to hold those of this embedder.
         if is_unbuilt and self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():
                 self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
@@ -153,7 +155,7 @@ class SyncRun:
     def _rebuild(self, reason: str) -> bool:
         """Build a new generation beside the live one and switch to it. Return False if that failed: the live one
         stays in use."""
-        self._scan_again()
+        self._scan_again()  # the caller may have looked at single files, or have waited long for the lock
         if self.vectors is not None:
             self.vectors.learn_dims()
         building = self.index.begin_generation()
@@ -173,7 +175,7 @@ class SyncRun:
                 self.index.put_meta(META_EMBEDDER_SINCE, self.reader.clock.time_ns())
             self.index.put_meta(META_RECIPE, recipe.fingerprint())
             self._finish()
-        self.index.drop_leftovers()
+        self.index.drop_leftovers()  # of a database, where the old generation is not dropped by the switch
         self.rebuilt = reason
         return True
 
@@ -205,8 +207,7 @@ class SyncRun:
             return
         missing: dict[bytes, str] = {}
         for batch in self.reader.iter_batches(target):  # which reads them again for indexing: problems wait
-            for write in batch.writes:
-                missing |= vectors.find_missing(write.embed_texts())
+            missing |= vectors.find_missing(_embed_texts(batch.writes))
         batch_runner.fetch(missing, vectors.store, self.progress)
         vectors.await_batches(batch_runner.pending, batch_runner.why_pending())
         self.embedded += len(batch_runner.received)
@@ -214,7 +215,7 @@ class SyncRun:
         self.problems += [Problem("batches.json", reason) for reason in batch_runner.problems]
 
     def _embed(self, writes: list[FileWrite], target: SyncTarget) -> Vectors | None:
-        texts = {key: text for write in writes for key, text in write.embed_texts().items()}
+        texts = _embed_texts(writes)
         if self.vectors is None or not texts or not self._may_embed(target):
             return None
         indexed: dict[bytes, bytes] = {}
@@ -226,7 +227,7 @@ class SyncRun:
         self.cached += len(vectors.codes) - vectors.fresh - len(vectors.refused)
         self.embedded += vectors.fresh
         for write in writes if vectors.refused else ():
-            for reason in {vectors.refused[key] for key in write.embed_texts() if key in vectors.refused}:
+            for reason in {vectors.refused[key] for key in _embed_texts([write]) if key in vectors.refused}:
                 self.problems.append(Problem(write.file.path, f"In part found by word only: {reason}"))
         if target.generation is self.index.live and (change := self.planner.size_change()):
             raise _SizeChanged(change)
@@ -258,3 +259,8 @@ class SyncRun:
             find_code = vectors.codes.get if vectors else None
             changed += generation.replace_files(batch.writes, find_code)
         return changed
+
+
+def _embed_texts(writes: Iterable[FileWrite]) -> dict[bytes, str]:
+    """Return the texts to embed, by hash. A text that several of them have is embedded once."""
+    return {chunk.embed_hash: chunk.embed_text for write in writes for chunk in write.chunks}

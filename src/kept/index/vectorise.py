@@ -122,6 +122,7 @@ class Vectoriser:
             failure = exc.message
             if isinstance(exc, VectorMisfit):
                 self._store_misfit(exc.message)
+        # Searches go on by word: waiting for a dead service each time would take longer than they do.
         if failure:
             self.failure, self._rests_until = failure, time.monotonic() + self.rest_s
         if self.cache.enabled and not self.is_cheap:

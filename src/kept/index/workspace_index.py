@@ -167,9 +167,9 @@ class WorkspaceIndex:
         return None if vectors and vectors.misfit else embedder, warnings
 
     def use(self, embedder: Embedder | None) -> None:
-        if embedder is not self.embedder:
+        if embedder is not self._embedder:
             self._embedder = embedder
-            self._vectors = None
+            self._vectors = None  # which are of the other one
 
     def use_embedder_of_index(self) -> None:
         """Of several embedders, use the one whose vectors the index holds: those of two cannot be compared.
@@ -214,6 +214,7 @@ class WorkspaceIndex:
             self._close_index()
             self._notices.append("The index was deleted; it has been rebuilt from the notes.")
         if self._opened is None:
+            # Here, not in __init__: what only adds or reads notes opens no index.
             on_loss = partial(self._note_replaced, remedy="It has been deleted; texts are embedded again.")
             if self.config.database:
                 from kept.index.postgres.index import PostgresIndex
@@ -243,6 +244,7 @@ class WorkspaceIndex:
         if index is not None and index.why_read_only:
             raise damage
         db = index.db if index else None
+        # The connection stays open until the file is deleted, so that no new file can get its number.
         try:
             is_deleted = discard_if_damaged(self.path, db, self.index, wait_s=wait_s, purpose="indexing")
         finally:

@@ -146,6 +146,7 @@ class EmbeddingCache:
             with translated(self.path, noun=_NOUN), immediate(db) if writes else nullcontext():
                 return action(db)
 
+        # Without the retry, a sync would fail for a file that only saves money.
         return retry_damaged(attempt, self.close, self._discard)
 
     def _connection(self) -> apsw.Connection:

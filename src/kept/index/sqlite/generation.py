@@ -148,6 +148,7 @@ class Generation:
         old: dict[bytes, int] = dict(self.db.execute(query, (source, path, write.after_line)))
         removed, added = plan_chunks(old, write)
         self._delete_rows(removed)
+        # Row by row rather than `executemany`: the full-text index needs the number that each row got.
         for key, chunk in added:
             values = (source, path, *_new_values(chunk), int(chunk.is_recalled), key)
             marks = ", ".join("?" * len(values))
@@ -156,7 +157,7 @@ class Generation:
                 f"INSERT INTO {self.prefix}chunks_fts (rowid, text, context) VALUES (?, ?, ?)",
                 (self.db.last_insert_rowid(), chunk.words, chunk.context_words),
             )
-            if not self.prefix:
+            if not self.prefix:  # searches read no words of tables that are being built
                 self.new_texts += (chunk.words, chunk.context_words)
         if write.note is not None:
             self.notes.put(path, write.note)

@@ -84,7 +84,7 @@ class Index:
     @contextmanager
     def reading(self) -> Iterator[None]:
         with translated(self.path, noun=_NOUN), snapshot(self.db):
-            self.words.refresh()
+            self.words.refresh()  # inside the transaction, so that it is the state that will be read
             yield
 
     @contextmanager
@@ -101,6 +101,7 @@ class Index:
     @contextmanager
     def indexing(self, *, wait_s: float) -> Iterator[None]:
         """Keep other processes from indexing. Raise LockBusy if one still does so after ``wait_s``."""
+        # A lock beside the file, not a transaction: it is held while texts are embedded, and readers go on.
         with locked(f"{self.path}.lock", wait_s=wait_s, purpose="indexing"):
             yield
 
@@ -140,7 +141,7 @@ class Index:
     def switch_to(self, building: Generation) -> None:
         """Make new tables live, inside the caller's transaction. Readers see the old ones until it commits."""
         building.become_live()
-        self.words.forget()
+        self.words.forget()  # it counted what was in the old tables
         self.put_meta(_META_GENERATION, self.generation_number() + 1)
 
     def drop_leftovers(self) -> None:

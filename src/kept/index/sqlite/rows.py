@@ -228,10 +228,6 @@ class FileWrite:
     note: NoteRow | None = None
     """Names, tags and links. None for a transcript."""
 
-    def embed_texts(self) -> dict[bytes, str]:
-        """Return the texts to embed, by hash."""
-        return {chunk.embed_hash: chunk.embed_text for chunk in self.chunks}
-
 
 @frozen
 class ChunkRow:
@@ -285,6 +281,7 @@ def plan_chunks(old: Mapping[bytes, int], write: FileWrite) -> tuple[list[int], 
     """Compare the stored chunks of a file, rows by content key, with new ones. Return the rows to remove, and the
     chunks to add by their keys. Rows that stay keep their words and vectors, so an entry added to a long log costs one
     row. Pure."""
+    # A time that all chunks share is left out: with it, touching a file would rewrite them all.
     shared = write.timestamp_ms is not None
     new = {content_key(chunk, with_time=not shared): chunk for chunk in write.chunks}
     # If one piece of a long line changed, all its pieces are written again, so that rows follow the text.
