@@ -104,19 +104,22 @@ class NoteWriter:
     def plan(self, addition: Addition, similar: Iterable[str] = ()) -> NotePlan:
         """Return what writing a text would change. ``similar`` are notes that may have lines which it repeats or seems
         to change, besides the note that it goes to and long-term memory."""
+        to, text, reference = "daily" if addition.to is None else addition.to, addition.text, None
         if addition.replaces is not None:
             from kept.notes.replacement import FactReference, plan_replacement
 
-            return plan_replacement(self, FactReference.parse(addition.replaces), addition)
-        to, text = "daily" if addition.to is None else addition.to, addition.text
-        if self.by_tool and is_persons_own(to):
-            raise refusal(to)
+            reference = FactReference.parse(addition.replaces)
+        named = reference.path if reference else to
+        if self.by_tool and is_persons_own(named):
+            raise refusal(named)
         if len(text) > self.max_bytes:
             raise NoteTooLarge(f"The text has more than the limit of {self.max_bytes:,} bytes for a note.")
         text = decode(text.encode("utf-8", errors="replace"))[0].strip("\n")
         if not text.strip():
             raise EmptyNote("There is nothing to remember.")
         self.workspace.require()
+        if reference:
+            return plan_replacement(self, reference, addition, text.strip())
         is_compared = not addition.again and may_be_fact(text)
         return self.plan_append(text, to, folder=addition.folder, similar=similar if is_compared else None)
 

@@ -16,14 +16,14 @@ from dataclasses import replace
 from kept.base.limits import clip, one_line, require_text
 from kept.base.records import Written, cite
 from kept.base.values import frozen
-from kept.errors import CitationMismatch, EmptyNote, UsageError
+from kept.errors import CitationMismatch, UsageError
 from kept.notes.daily import get_daily_notes
 from kept.notes.facts import read_fact
 from kept.notes.history.line_changes import count_common_ends
 from kept.notes.line_edit import digest_of_lines, plan_edit, remove_lines, require_editable
 from kept.notes.note_writer import Addition, NotePlan, NoteWriter
 from kept.notes.validity import Statement, format_marks, read_line, read_statements, split_marker, strike_line
-from kept.notes.workspace import decode, is_persons_own, refusal, show_path
+from kept.notes.workspace import show_path
 
 _CITATION = r"(?P<path>.+?)(?:#L|:)(?P<first>\d{1,9})(?:-L?(?P<last>\d{1,9}))?(?:@(?P<digest>[0-9a-f]{8}))?"
 _HINT = "Cite one line as path#L12 or path:12, as a search shows it."
@@ -55,20 +55,14 @@ class FactReference:
         return cite(show_path(self.path), self.first_line, self.last_line)
 
 
-def plan_replacement(writer: NoteWriter, reference: FactReference, addition: Addition) -> NotePlan:
-    """Return how to write a fact in place of the cited one. Raise unless the citation is that of one current fact.
+def plan_replacement(writer: NoteWriter, reference: FactReference, addition: Addition, text: str) -> NotePlan:
+    """Return how to write a text in place of the cited fact. Raise unless the citation is that of one current fact.
 
     A date in the text (``since 2026-11-03``) is the day from which it holds; without one, it is today.
     """
     workspace, to = writer.workspace, addition.to
-    text = decode(addition.text.encode("utf-8", errors="replace"))[0].strip()
-    if not text:
-        raise EmptyNote("There is nothing to remember.")
     if "\n" in text:
         raise UsageError("A fact that replaces another is one line.", hint="Write it in one line, without --replaces.")
-    if writer.by_tool and is_persons_own(reference.path):
-        raise refusal(reference.path)
-    workspace.require()
     path = require_editable(workspace, reference.path, by_tool=writer.by_tool)
     note = workspace.read(path, max_bytes=writer.max_bytes)
     old = find_fact(note.text, reference)

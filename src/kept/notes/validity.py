@@ -382,17 +382,13 @@ def _groups(lines: list[str], *, has_front_matter: bool) -> Iterator[tuple[State
         begins = _kind_of(line, fence)
         if match := re.match(_FENCE, line):
             fence = "" if fence and line.strip().startswith(fence) else fence or match[1]
-        if begins != "more" and group:
+        if group and (begins != "more" or kind in ("heading", "row")):
             yield kind, start, group
             group = []
-        if begins == "none":
-            continue
-        if not group:
-            kind, start = ("text" if begins == "more" else begins), at
-        group.append(line)
-        if begins in ("heading", "row"):
-            yield kind, start, group
-            group = []
+        if begins != "none":
+            if not group:
+                kind, start = ("text" if begins == "more" else begins), at
+            group.append(line)
     if group:
         yield kind, start, group
 
