@@ -13,7 +13,7 @@ import asyncio
 import json
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any, Literal
 
@@ -74,12 +74,15 @@ async def compact(services: AgentServices, log: SessionLog, request: CompactionR
                 flushed = "written" if view.flush == "written" else "nothing"
             else:
                 flushed = await flush_and_record(services.writer, log, view, plan.removed)
-        summary = await summarise(services.writer, log.path, view.summary, plan.removed, focus=request.instructions)
+        entry = await summarise(services.writer, log.path, view.summary, plan.removed, focus=request.instructions)
+        summary, metadata = entry.summary, {"why": request.reason, "flush": flushed, **entry.metadata}
         if plan.open_question is not None:  # the model has to know it
             question = shorten(plan.open_question, services.budget.summary, "the rest is in the transcript")
-            lead = "The person's last message, which is being answered:"
-            summary = replace(summary, text=f"{summary.text}\n\n{lead}\n{question}")
-        return await run_to_end(_append, log, view, request, plan, summary, receipt, flushed)
+            summary += f"\n\nThe person's last message, which is being answered:\n{question}"
+        if request.instructions:
+            metadata["instructions"] = request.instructions
+        entry = replace(entry, summary=summary, first_kept_id=plan.first_kept_id, receipt=receipt, metadata=metadata)
+        return await run_to_end(_append, log, view, request, plan, entry, flushed)
 
 
 def _plan(services: AgentServices, view: ConversationView, request: CompactionRequest) -> CompactionPlan | None:
@@ -183,49 +186,26 @@ def _append(
     view: ConversationView,
     request: CompactionRequest,
     plan: CompactionPlan,
-    summary: ConversationSummary,
-    receipt: dict[str, Any],
+    entry: CompactionEntry,
     flushed: Flushed,
 ) -> CompactionResult:
     before = request.fixed_tokens + plan.tokens_before
-    after = request.fixed_tokens + plan.tokens_kept + estimate_tokens(summary.text)
+    after = request.fixed_tokens + plan.tokens_kept + estimate_tokens(entry.summary)
     if before - after < plan.tokens_before // _MIN_GAIN_DIVISOR:
         log.futile_tokens = before
         return CompactionResult(False, "a summary would not be shorter", tokens_before=before, flushed=flushed)
-    metadata: dict[str, Any] = {"why": request.reason, "flush": flushed, **summary.metadata}
-    if request.instructions:
-        metadata["instructions"] = request.instructions
-    entry = log.add_compaction(
-        CompactionEntry(
-            summary.text,
-            first_kept_id=plan.first_kept_id,
-            tokens_before=before,
-            tokens_after=after,
-            source=summary.source,
-            receipt=receipt,
-            metadata=metadata,
-        ),
-        after=view.compaction.id if view.compaction else None,
-    )
-    if entry is None:
+    entry = replace(entry, tokens_before=before, tokens_after=after)
+    if not log.add_compaction(entry, after=view.compaction.id if view.compaction else None):
         return CompactionResult(False, "another process has compacted this session", flushed=flushed)
-    return CompactionResult(True, request.reason, summary.source, before, after, flushed)
+    return CompactionResult(True, request.reason, entry.source, before, after, flushed)
 
 
 # summaries
 
 
-@frozen
-class ConversationSummary:
-    text: str
-    source: Literal["model", "extractive"]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Prompt, model and usage, or the reason why the model wrote no summary."""
-
-
 async def summarise(
     services: AgentServices, path: str, earlier: str, removed: Sequence[LoggedMessage], *, focus: str | None = None
-) -> ConversationSummary:
+) -> CompactionEntry:
     """Return one summary of an earlier summary and the messages that leave the context now. Never fails."""
     budget, prompt = services.budget, get_prompt("summary")
     if not services.model.writes:
@@ -257,12 +237,10 @@ async def summarise(
         return _extract(earlier, removed, budget.summary, exc.message)
     metadata = {"prompt": prompt.label, "model": services.model.name, "usage": usage_fields(usage)}
     text = shorten(text.strip(), budget.summary * _MAX_EXCESS, "the summary was longer than it may be")
-    return ConversationSummary(text, "model", metadata)
+    return CompactionEntry(text, source="model", metadata=metadata)
 
 
-def _extract(
-    earlier: str, removed: Sequence[LoggedMessage], budget_tokens: int, reason: str | None
-) -> ConversationSummary:
+def _extract(earlier: str, removed: Sequence[LoggedMessage], budget_tokens: int, reason: str | None) -> CompactionEntry:
     """Return the most salient sentences verbatim, below the earlier summary."""
     from kept.models.extractive import extract_summary
 
@@ -270,7 +248,8 @@ def _extract(
     extracts = extract_summary(spoken(removed), budget_tokens // 2)
     nothing = f"{len(removed)} messages in which nothing stands out."
     text = "\n\n".join(filter(None, (before.removeprefix(_EXTRACTS_HEADING).strip(), extracts or nothing)))
-    return ConversationSummary(f"{_EXTRACTS_HEADING}\n\n{text}", "extractive", {"reason": reason} if reason else {})
+    metadata = {"reason": reason} if reason else {}
+    return CompactionEntry(f"{_EXTRACTS_HEADING}\n\n{text}", source="extractive", metadata=metadata)
 
 
 # receipts

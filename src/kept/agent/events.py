@@ -114,8 +114,8 @@ class CompactionResult:
     done: bool
     reason: str
     """Reason for the compaction, or for not compacting."""
-    source: Literal["model", "extractive"] | None = None
-    """Author of the summary."""
+    source: str | None = None
+    """Author of the summary: model or extractive."""
     tokens_before: int = 0
     tokens_after: int = 0
     flushed: Flushed = "off"

@@ -269,11 +269,11 @@ class SessionLog:
             if not missing or self.sessions.append_all(self.session_id, missing, end=view.end):
                 return
 
-    def add_compaction(self, compaction: CompactionEntry, *, after: str | None) -> Entry | None:
-        """Add a compaction, and return its entry. Return None if another compaction came after ``after``."""
+    def add_compaction(self, compaction: CompactionEntry, *, after: str | None) -> bool:
+        """Add a compaction. Return False if another one came after ``after``."""
         while True:
             view = self.view()
             if (view.compaction.id if view.compaction else None) != after:
-                return None
-            if entries := self.sessions.append_all(self.session_id, [compaction], end=view.end):
-                return entries[0]
+                return False
+            if self.sessions.append_all(self.session_id, [compaction], end=view.end):
+                return True
