@@ -54,16 +54,18 @@ def list_sessions(options: Globals, channel: str | None, deleted: bool, max_resu
         raise UsageError("A deleted session has no channel.", hint="Leave out --channel.")
     with _opened(options) as sessions:
         if deleted:
-            gone = sessions.deleted()[:max_results]
+            removed = sessions.deleted()[:max_results]
             shapes = [
                 {
                     "sessionId": session.id,
                     "deletedAt": format_time(session.deleted) if session.deleted else None,
                     "keptIn": None if session.is_purged else _find_path(sessions, session.log),
                 }
-                for session in gone
+                for session in removed
             ]
-            options.report({"sessions": [], "deleted": shapes}, map(_deleted_line, gone) if gone else _NONE_DELETED)
+            options.report(
+                {"sessions": [], "deleted": shapes}, map(_deleted_line, removed) if removed else _NONE_DELETED
+            )
             return
         records = sessions.recent()
     shown = [record for record in records if channel in (None, record.channel)][:max_results]

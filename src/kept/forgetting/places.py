@@ -77,7 +77,7 @@ class ForgetScope:
         return self.view.sees(path) and not (self.by_tool and is_persons_own(path))
 
 
-class Found:
+class PlaceScan:
     """Places of something in all documents and logs."""
 
     def __init__(self) -> None:
@@ -101,32 +101,32 @@ def find_everywhere(
     *,
     known: Iterable[Place] = (),
     is_person: bool = False,
-) -> Found:
+) -> PlaceScan:
     """Return the places of something in all documents and logs, without what goes along with places known before."""
-    found, agent, notes = Found(), open_agent(scope.config), scope.workspace.storage
+    scan, agent, notes = PlaceScan(), open_agent(scope.config), scope.workspace.storage
     for note in iter_notes(scope):
         if matcher.has_words(words_of(folder := os.path.dirname(note.path))):
-            found.unreachable[f"{folder}: the name of this folder"] = None
+            scan.unreachable[f"{folder}: the name of this folder"] = None
         places = find_in_note(note.path, note.text, matcher, is_person=is_person)
         if note.is_writable:
-            found.places += places
+            scan.places += places
         else:
-            found.unreachable |= {place.citation: None for place in places}
+            scan.unreachable |= {place.citation: None for place in places}
     for transcript in all_transcripts(scope.config, agent):
         if scope.view.sees(transcript.citation):
-            _find_in_transcript(found, transcript, matcher, wants)
-    known = [*known, *found.places]
-    found.places += (place for place in find_in_history(notes, matcher, known) if scope.may_change(place.path))
-    found.places += _find_in_proposals(scope, matcher)
-    found.places += (
+            _find_in_transcript(scan, transcript, matcher, wants)
+    known = [*known, *scan.places]
+    scan.places += (place for place in find_in_history(notes, matcher, known) if scope.may_change(place.path))
+    scan.places += _find_in_proposals(scope, matcher)
+    scan.places += (
         Place("schedule", item.id, f"schedule {item.id} ({item.when})", item.text, digest_of(item.text))
         for item in open_schedules(scope.config).read().schedules
         if matcher.matches(item.text) and scope.sees_key(item.to)
     )
-    _find_in_inbox(found, scope, agent, matcher, {place.key for place in known})
+    _find_in_inbox(scan, scope, agent, matcher, {place.key for place in known})
     if not scope.view.is_bound:  # nothing tells whose a text in such a record is
-        found.places += _find_in_records(agent, notes, matcher)
-    return found
+        scan.places += _find_in_records(agent, notes, matcher)
+    return scan
 
 
 # notes
@@ -181,7 +181,7 @@ def find_transcript(scope: ForgetScope, citation: str) -> Transcript:
     return transcript
 
 
-def _find_in_transcript(found: Found, transcript: Transcript, matcher: Matcher, wants: Wants | None) -> None:
+def _find_in_transcript(scan: PlaceScan, transcript: Transcript, matcher: Matcher, wants: Wants | None) -> None:
     """Find the lines that match or are wanted and say something, and the proposals of /forget that match."""
     path, key = transcript.citation, ""
     for line in transcript.iter_lines():
@@ -197,14 +197,14 @@ def _find_in_transcript(found: Found, transcript: Transcript, matcher: Matcher, 
             text = utterance.shown if utterance else "(details of the conversation or of a tool call)"
             citation, digest = cite(path, line.number, line.number), digest_of(line.raw)
             place = Place("conversation", path, citation, text, digest, line.number, whole=is_whole, key=key)
-            (found.asked if is_proposal else found.places).append(place)
+            (scan.asked if is_proposal else scan.places).append(place)
 
 
 def find_lines(scope: ForgetScope, citation: str, wants: Wants) -> list[Place]:
     """Return the wanted lines of a transcript that say something."""
-    found = Found()
-    _find_in_transcript(found, find_transcript(scope, citation), Matcher(Needles()), wants)
-    return found.places
+    scan = PlaceScan()
+    _find_in_transcript(scan, find_transcript(scope, citation), Matcher(Needles()), wants)
+    return scan.places
 
 
 def spoken_texts(scope: ForgetScope, citation: str) -> list[str]:
@@ -229,7 +229,7 @@ def _find_in_proposals(scope: ForgetScope, matcher: Matcher) -> Iterator[Place]:
             yield Place("proposal", path, path, text, digest_of(text))
 
 
-def _find_in_inbox(found: Found, scope: ForgetScope, agent: Storage, matcher: Matcher, keys: set[str]) -> None:
+def _find_in_inbox(scan: PlaceScan, scope: ForgetScope, agent: Storage, matcher: Matcher, keys: set[str]) -> None:
     """Find the conversations with a message that matches. One that only has it in a command asked for it. The messages
     of conversations with some keys go with these."""
     has_message: dict[str, bool] = {}
@@ -241,7 +241,7 @@ def _find_in_inbox(found: Found, scope: ForgetScope, agent: Storage, matcher: Ma
         if scope.sees_key(key) and (key not in keys or not is_said):
             text = "messages that the gateway received"
             place = Place("inbox", key, f"{INBOX} ({key})", text, digest_of(key), key=key)
-            (found.places if is_said else found.asked).append(place)
+            (scan.places if is_said else scan.asked).append(place)
 
 
 def read_inbox(agent: Storage) -> Iterator[tuple[LogLine, str]]:

@@ -16,8 +16,8 @@ from kept.forgetting.needles import Matcher, Needles, is_too_short
 from kept.forgetting.passages import cited_lines, note_place, split_passages, whole_note
 from kept.forgetting.places import (
     ForgetScope,
-    Found,
     NoteFile,
+    PlaceScan,
     find_everywhere,
     find_lines,
     iter_notes,
@@ -61,9 +61,9 @@ def plan_forget(scope: ForgetScope, request: str, what: str | int, *, allow_all:
         plan = _plan_places(scope, "citation", cited)
     else:
         needles = Needles((text,))
-        found = find_everywhere(scope, Matcher(needles))
-        like = () if found.places or found.unreachable else _find_like(scope, text)
-        plan = found.make_plan(request, found.places, needles, like)
+        scan = find_everywhere(scope, Matcher(needles))
+        like = () if scan.places or scan.unreachable else _find_like(scope, text)
+        plan = scan.make_plan(request, scan.places, needles, like)
     if len(plan.places) > MOST_PLACES and not allow_all:
         raise ForgetTooMuch(f"That is in {len(plan.places):,} places.")
     return replace(plan, by_tool=scope.by_tool)
@@ -186,7 +186,7 @@ def _plan_places(scope: ForgetScope, request: str, places: list[Place]) -> Forge
                 texts += spoken_texts(scope, place.path)
     needles = Needles.of_texts(texts)
     known = [*places, *_find_made_of(scope, places)]
-    copies = find_everywhere(scope, Matcher(needles), known=known) if needles else Found()
+    copies = find_everywhere(scope, Matcher(needles), known=known) if needles else PlaceScan()
     copies.asked.clear()  # a command that has a copy of a line did not ask for it to be forgotten
     others = (place for place in copies.places if not _covers(known, place))
     return copies.make_plan(request, known, needles, others)
@@ -240,11 +240,11 @@ def _plan_person(scope: ForgetScope, name: str) -> ForgetPlan:
         return folded in (name.strip().casefold() for name in named if name)
 
     names, doubtful = _names_of(scope, name)
-    found = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
+    scan = find_everywhere(scope, Matcher(Needles(names)), is_from, is_person=True)
     own = _find_own(scope, folded)
     whole = {place.path for place in own}
-    unsure = [place for place in found.places if _is_unsure(place, names)]
-    sure = [place for place in found.places if place.path not in whole and place not in unsure]
+    unsure = [place for place in scan.places if _is_unsure(place, names)]
+    sure = [place for place in scan.places if place.path not in whole and place not in unsure]
     if doubtful:
         is_named = re.compile(rf"\b(?:{'|'.join(map(re.escape, doubtful))})\b")
         more = find_everywhere(scope, Matcher(Needles(doubtful)), known=own).places
@@ -254,7 +254,7 @@ def _plan_person(scope: ForgetScope, name: str) -> ForgetPlan:
     cited = {place.citation for place in known}
     others = {place.citation: place for place in unsure if place.path not in whole and place.citation not in cited}
     spoken = [place.said for place in sure if place.whole and place.path.startswith("sessions/")]
-    return found.make_plan("person", known, Needles.of_texts(spoken, names), others.values())
+    return scan.make_plan("person", known, Needles.of_texts(spoken, names), others.values())
 
 
 def _names_of(scope: ForgetScope, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
