@@ -6,7 +6,7 @@ import queue
 import signal
 from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -99,18 +99,11 @@ def _watch(options: Globals) -> None:
         with LiveIndex(memory, watch=True, listener=events.put):
             for event in iter(events.get, None):
                 if options.as_json:
-                    echo(json_text(event_json(event)))
+                    optional = {"message": event.message, "report": to_json(event.report)}
+                    shape = {"event": event.kind, "state": to_json(event.state)}
+                    echo(json_text(shape | {name: value for name, value in optional.items() if value}))
                 else:
                     _show(event, memory.workspace.root)
-
-
-def event_json(event: LiveEvent) -> dict[str, Any]:
-    shape: dict[str, Any] = {"event": event.kind, "state": to_json(event.state)}
-    if event.message:
-        shape["message"] = event.message
-    if event.report is not None:
-        shape["report"] = to_json(event.report)
-    return shape
 
 
 def _show(event: LiveEvent, folder: str) -> None:

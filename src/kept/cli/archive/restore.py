@@ -230,29 +230,30 @@ class _ForgottenHunt:
     """
 
     def __init__(self, config: Config, user_file: str) -> None:
-        agents = ((name, open_agent(replace(config, agent_id=name))) for name in agent_names(config.home, user_file))
-        self._storages = {name: agent for name, agent in agents if agent.exists() and agent.logs.find(FORGOTTEN_HASHES)}
-        self._texts = {name: ForgottenText(agent) for name, agent in self._storages.items()}
-        self._found: dict[str, set[str]] = {name: set() for name in self._texts}
-        """Files with something that an agent forgot, by the agent."""
         self.settings: bytes | None = None
+        self._agents: list[tuple[str, Storage, ForgottenText, set[str]]] = []
+        """Agents that forgot something, and the files that have something of it."""
+        for name in agent_names(config.home, user_file):
+            agent = open_agent(replace(config, agent_id=name))
+            if agent.exists() and agent.logs.find(FORGOTTEN_HASHES):
+                self._agents.append((name, agent, ForgottenText(agent), set()))
 
     def inspect(self, name: str, content: bytes) -> None:
         if name == SETTINGS and len(content) <= MAX_BYTES:
             self.settings = content
-        for agent, forgotten in self._texts.items():
+        for _, _, forgotten, names in self._agents:
             if len(content) <= _LARGEST_TEXT and _has(forgotten, name, content):
-                self._found[agent].add(name)
+                names.add(name)
 
     def find_reasons(self, manifest: Manifest) -> dict[str, str]:
         """Return the files to leave out, each with the reason."""
         reasons: dict[str, str] = {}
-        for agent, storage in self._storages.items():
+        for agent, storage, _, names in self._agents:
             own = f"{AGENTS}/{agent}/{FORGOTTEN_HASHES}"
             content, _ = read_stored(storage, FORGOTTEN_HASHES) or (b"", 0)
             if own in manifest.files and digest_bytes(content) == manifest.files[own].sha256:
                 continue  # the archive was made after it
-            reasons |= dict.fromkeys(self._found[agent], "it has something that you forgot here")
+            reasons |= dict.fromkeys(names, "it has something that you forgot here")
             for name in manifest.files:
                 if name.startswith(f"{NOTES}/") and name.split("/")[2:4] == [KEPT_FOLDER, "history"]:
                     reasons[name] = "it is from before you forgot something here"
