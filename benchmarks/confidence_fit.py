@@ -91,7 +91,9 @@ def choose_bound(answers: Sequence[Asked], models: AnsweredModels) -> float:
     by_set: dict[str, list[float]] = {}
     for query in answers:
         answered = estimate_answered(query.signals, models)
-        by_set.setdefault(original(query.set), []).append(9.0 if query.signals.share >= ALL_WORDS else _logit_of(answered))
+        by_set.setdefault(original(query.set), []).append(
+            9.0 if query.signals.share >= ALL_WORDS else _logit_of(answered)
+        )
     return min(float(np.quantile(logits, ALLOWED_LOST)) for logits in by_set.values() if len(logits) >= FEWEST_ANSWERS)
 
 

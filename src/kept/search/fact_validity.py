@@ -248,22 +248,16 @@ def _validity_of(facts: _ChunkFacts, others: Iterable[_ChunkFacts]) -> FactValid
     validity = facts.focus.validity
     if validity is None:
         return None
-    since, until = validity.since, validity.until
-    before: list[tuple[str, Statement]] = []
-    after: list[tuple[str, Statement]] = []
-    for other in others:
-        path = other.chunk.path
-        for statement in other.statements:
-            is_own = (path, statement.first_line) == (facts.chunk.path, facts.focus.first_line)
-            if is_own or statement.validity is None:
-                continue
-            if not (is_about_same(read_fact(statement.text), facts.fact) or _follows(statement, facts)):
-                continue
-            starts, ends = _order(statement)
-            if since and ends <= since:
-                before.append((path, statement))
-            if until and starts >= until:
-                after.append((path, statement))
+    since, until, own = validity.since, validity.until, (facts.chunk.path, facts.focus.first_line)
+    related = [
+        (other.chunk.path, statement)
+        for other in others
+        for statement in other.statements
+        if statement.validity and (other.chunk.path, statement.first_line) != own
+        if is_about_same(read_fact(statement.text), facts.fact) or _follows(statement, facts)
+    ]
+    before = [item for item in related if since and _order(item[1])[1] <= since]
+    after = [item for item in related if until and _order(item[1])[0] >= until]
     successor = min(after, key=lambda item: (_order(item[1])[0], item[0] != facts.chunk.path), default=None)
     before.sort(key=lambda item: _order(item[1])[1], reverse=True)
     return FactValidity(

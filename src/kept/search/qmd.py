@@ -17,11 +17,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, zip_longest
-from typing import Any
 
 from kept.base.clock import Clock
 from kept.base.durable import make_private_folder, read_if_possible, write_atomic
@@ -50,6 +49,7 @@ _MAX_ERROR_BYTES = 4_000
 _INDEX_NAME = "kept"
 _STATE_FILE = "updated"
 _LINE_RANGE = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*\n")
+_ANSWER_KEYS = ("file", "snippet", "score")
 _RESULTS_PER_HIT = 3
 """More results are requested than needed: some may be outdated, and are left out."""
 
@@ -190,7 +190,7 @@ class QmdBackend:
         try:
             if scan is not None:
                 self._update(scan().files, timeout_s=SEARCH_TIMEOUT_S)
-            answers = read_answers(self._run(command, timeout_s=SEARCH_TIMEOUT_S))
+            answers = [*read_answers(self._run(command, timeout_s=SEARCH_TIMEOUT_S))]
             hits = list(islice(filter(None, map(self._find_hit, answers)), limit))
         except KeptError as exc:
             self._failure = (self._clock.time_ns(), exc)
@@ -250,8 +250,8 @@ class QmdBackend:
         return None
 
 
-def read_answers(output: bytes) -> list[QmdAnswer]:
-    """Parse the output of the program. Text before the list is ignored."""
+def read_answers(output: bytes) -> Iterator[QmdAnswer]:
+    """Yield the results in the output of the program. Text before the list, and files that are gone, are ignored."""
     try:
         text = output.decode("utf-8")
         results = json.loads(text[text.index("[") :]) if "[" in text else None
@@ -259,23 +259,14 @@ def read_answers(output: bytes) -> list[QmdAnswer]:
         raise BackendFailed(f"the output of qmd cannot be parsed ({exc}).") from exc
     if not isinstance(results, list):
         raise BackendFailed("the output of qmd cannot be parsed (no list of results).")
-    return [answer for answer in map(_read_answer, results) if answer is not None]
-
-
-def _read_answer(result: Any) -> QmdAnswer | None:
-    """Return one result, or None if its file is gone."""
-    if (
-        not isinstance(result, dict)
-        or not isinstance(result.get("file"), str)
-        or not isinstance(result.get("snippet"), str)
-    ):
-        raise BackendFailed("the output of qmd cannot be parsed (a result without a file or a snippet).")
-    line_range = _LINE_RANGE.match(result["snippet"])
-    score = result.get("score")
-    if line_range is None or "://" in result["file"] or not is_amount(score):
-        return None  # qmd still lists a file that is gone, by a URL instead of a path
-    text = result["snippet"][line_range.end() :]
-    return QmdAnswer(result["file"], min(1.0, max(0.0, float(score))), int(line_range[1]), int(line_range[2]), text)
+    for result in results:
+        file, snippet, score = (result.get(key) if isinstance(result, dict) else None for key in _ANSWER_KEYS)
+        if not isinstance(file, str) or not isinstance(snippet, str):
+            raise BackendFailed("the output of qmd cannot be parsed (a result without a file or a snippet).")
+        lines = _LINE_RANGE.match(snippet)
+        # qmd still lists a file that is gone, by a URL instead of a path.
+        if lines and "://" not in file and is_amount(score):
+            yield QmdAnswer(file, min(1.0, max(0.0, score)), int(lines[1]), int(lines[2]), snippet[lines.end() :])
 
 
 def _is_same_text(note_text: str, reported: str) -> bool:

@@ -126,16 +126,17 @@ class IndexService(WorkspaceIndex):
 
     def read(self, action: Callable[[Index], T], *, progress: Progress | None = None) -> tuple[T, tuple[str, ...]]:
         """Bring the index up to date as a search does, and read from it. Return the value, and what did not work."""
+
+        def read_index() -> T:
+            index = self._synced_index()
+            with index.reading():
+                return action(index)
+
         self.require_usable()
         with self._lock:
             warnings = self.repairing(self._sync_for_search, progress)
-            value = self.repairing(self._read, action)
+            value = self.repairing(read_index)
             return value, tuple(dict.fromkeys((*self._take_notices(), *warnings)))
-
-    def _read(self, action: Callable[[Index], T]) -> T:
-        index = self._synced_index()
-        with index.reading():
-            return action(index)
 
     def _synced_index(self) -> Index:
         """Return the index. If another process has replaced a damaged one since the sync, the new one may be empty."""
@@ -222,16 +223,17 @@ class IndexService(WorkspaceIndex):
 
     def repair(self, *, progress: Progress | None = None) -> SyncReport:
         """Check every table of the index, delete the file if it is damaged, and bring the index up to date."""
+
+        def check_tables() -> None:
+            index = self.index()
+            if problems := index.find_damage():
+                raise StoreDamaged(f"{index.path}: the index is damaged ({problems[0]}).")
+
         self.require_usable()
         with self._lock:
-            self.repairing(self._check_tables)
+            self.repairing(check_tables)
             self.index().cache.check()
         return self.sync(progress=progress)
-
-    def _check_tables(self) -> None:
-        index = self.index()
-        if problems := index.find_damage():
-            raise StoreDamaged(f"{index.path}: the index is damaged ({problems[0]}).")
 
     # reading its state
 
