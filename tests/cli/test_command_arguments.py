@@ -68,9 +68,6 @@ def test_the_number_of_results_has_one_name_everywhere(kept, workspace, option):
     assert kept("sessions", "list", option, "1", "--json").code == 0
 
 
-# help
-
-
 def paths_of(name: str, command: click.Command) -> list[str]:
     inner = command.commands.items() if isinstance(command, click.Group) else ()
     return [name, *(path for child, leaf in inner for path in paths_of(f"{name} {child}", leaf))]
@@ -126,9 +123,6 @@ def test_the_first_screen_has_ten_lines(kept):
     ended = kept()
     assert (ended.code, ended.err.count("\n")) == (2, 10)
     assert "kept --help" in ended.err
-
-
-# start-up
 
 
 def test_a_search_imports_neither_other_commands_nor_what_its_words_and_settings_do_not_need(

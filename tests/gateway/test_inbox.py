@@ -50,28 +50,13 @@ def fill(inbox: Inbox) -> None:
     def take(number: int, text: str = "Hello"):
         return inbox.receive(KEY, Inbound(f"m{number}", text, "Ada", inbox.clock.now(), {"chat": 7}))
 
-    done = inbox.change(
-        inbox.begin([take(1), take(2)], "s1"),
-        parts=(
-            "one",
-            "two",
-        ),
-        push=True,
-        entry_id="e1",
-    )
+    done = inbox.change(inbox.begin([take(1), take(2)], "s1"), parts=("one", "two"), push=True, entry_id="e1")
     done = inbox.change(inbox.change(done, sending=True), sending=False, settled=1)
     inbox.change(inbox.change(done, sending=True), sending=False, settled=2, unconfirmed=1)
     inbox.change(inbox.begin([take(3)], "s1"), parts=("fetched",), push=False, entry_id=None)
     inbox.change(inbox.begin([take(4)], "s1"), cancelled=True)
     halfway = inbox.change(
-        inbox.begin([take(5)], "s1"),
-        parts=(
-            "a",
-            "b",
-        ),
-        push=True,
-        entry_id=None,
-        error="model_failed",
+        inbox.begin([take(5)], "s1"), parts=("a", "b"), push=True, entry_id=None, error="model_failed"
     )
     inbox.change(inbox.change(halfway, sending=True), sending=False)
     inbox.change(inbox.change(inbox.begin([take(6)], "s2"), parts=("x",), push=True, entry_id=None), sending=True)

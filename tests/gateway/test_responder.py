@@ -171,15 +171,7 @@ async def test_a_reply_that_was_ready_before_a_crash_is_sent_after_it_once(open_
     inbox = harness.inbox()
     key = harness.key(channel="telegram")
     message = inbox.receive(key, Inbound("m1", "Hello", metadata={"chat": 1}))
-    inbox.change(
-        inbox.begin([message], "s"),
-        parts=(
-            "part one",
-            "part two",
-        ),
-        push=True,
-        entry_id=None,
-    )
+    inbox.change(inbox.begin([message], "s"), parts=("part one", "part two"), push=True, entry_id=None)
     box = RecordingChannel()
     for _ in range(2):
         async with running_responder(harness, telegram=box):
@@ -192,15 +184,7 @@ async def test_a_part_that_may_have_been_sent_is_not_sent_again_and_that_is_said
     harness = open_harness()
     inbox = harness.inbox()
     message = inbox.receive(harness.key(channel="telegram"), Inbound("m1", "Hello", metadata={"chat": 1}))
-    run = inbox.change(
-        inbox.begin([message], "s"),
-        parts=(
-            "part one",
-            "part two",
-        ),
-        push=True,
-        entry_id=None,
-    )
+    run = inbox.change(inbox.begin([message], "s"), parts=("part one", "part two"), push=True, entry_id=None)
     inbox.change(run, sending=True)
     box = RecordingChannel()
     async with running_responder(harness, telegram=box) as responder:

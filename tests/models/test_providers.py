@@ -8,16 +8,7 @@ import pytest
 
 from kept.base.remote_errors import ContextOverflow, ModelFailed, ModelRefused, ModelUnavailable
 from kept.config import load_config
-from kept.models.base import (
-    MALFORMED,
-    ChatModel,
-    ModelUsage,
-    TextDelta,
-    TextPart,
-    ToolOutput,
-    ToolUse,
-    Turn,
-)
+from kept.models.base import MALFORMED, ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.models.registry import make_model
 from kept.models.streaming import with_idle_timeout
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of

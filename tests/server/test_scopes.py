@@ -60,9 +60,6 @@ COMMANDS: dict[Act, set[str]] = {
 INSTRUCTIONS = ("SOUL.md", "memory/claude.md", "memory/projects/otter/PROJECT.md")
 
 
-# the tables are total
-
-
 def test_every_page_does_what_the_table_says():
     pages = [page for screen in SCREENS for page in screen.pages]
     assert by_act((page.act, f"{method} {page.path}") for page in pages for method in page.methods) == PAGES
@@ -92,9 +89,6 @@ def by_act(ways: Iterable[tuple[Act, str]]) -> dict[Act, set[str]]:
     for act, way in ways:
         grouped.setdefault(act, set()).add(way)
     return grouped
-
-
-# every act by every way in
 
 
 class Walk:
@@ -129,11 +123,7 @@ class Walk:
                 self.note(act, f"{method} {path}", answer.text)
 
     def ask_api(self) -> None:
-        arguments = {
-            "add": {"text": "Walked."},
-            "history/undo": {"dry_run": True},
-            "forgetting/plan": {"query": "no"},
-        }
+        arguments = {"add": {"text": "Walked."}, "history/undo": {"dry_run": True}, "forgetting/plan": {"query": "no"}}
         with self.server.client(self.token) as client:
             for path, operation in OPERATIONS.items():
                 body = arguments.get(path) or dict.fromkeys(operation.required, "none")
@@ -223,9 +213,6 @@ def test_scopes_include_what_cannot_be_had_without():
         Grant("1", "x", frozenset()).require("read")
 
 
-# enforced on the running server
-
-
 def test_a_token_writes_its_name_into_the_history(server, tokens, place, kept):
     server.call(tokens["writer"], "memory_write", text="The token is recorded.")
     shown = kept(
@@ -243,9 +230,6 @@ def test_a_bearer_token_does_not_open_pages_and_a_cookie_opens_nothing_else(serv
         assert browser.get("/v1/models").status_code == 401
         assert browser.get("/metrics").status_code == 401
         assert browser.post("/mcp", json={}).status_code == 401
-
-
-# for one person, for one agent
 
 
 def test_the_token_of_a_person_sees_what_the_person_sees(server, tokens):

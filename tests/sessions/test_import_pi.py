@@ -160,10 +160,7 @@ def test_compactions_states_and_records_of_other_kinds_have_their_place(home, so
         pi_entry("custom_message", "k1", "b1", customType="weather", content="Rain.", display=True),
         pi_entry("label", "l1", "k1", targetId="a1", label="here"),
         pi_entry(
-            "message",
-            "s1",
-            "l1",
-            message={"role": "bashExecution", "command": "ls", "output": "shed", "exitCode": 1},
+            "message", "s1", "l1", message={"role": "bashExecution", "command": "ls", "output": "shed", "exitCode": 1}
         ),
         pi_entry("reset", "r1", "s1", what="a kind that we have too, and mean otherwise"),
     )
