@@ -12,6 +12,7 @@ from kept.sessions.entries import Message
 from kept.sessions.store import SessionStore
 from tests.support.commands import KEPT
 from tests.support.files import write_file
+from tests.support.foreign_transcripts import cc_user, lines, pi_header, pi_user
 from tests.support.mcp_client import StdioClient
 from tests.support.serve_process import ServeProcess, create_token
 
@@ -77,6 +78,33 @@ def test_conversations_are_those_of_the_server(laptop, served):
     assert "Started session" in laptop("sessions", "reset", record.id)
     assert "deleted for good" in laptop("sessions", "delete", record.id, "--purge", "--yes")
     assert "no session" in laptop("sessions", "show", record.id, code=3).lower()
+
+
+def test_conversations_of_other_programs_are_imported_and_captured(laptop, served, tmp_path):
+    server, place, _ = served
+    folder = tmp_path / "laptop/.pi/agent/sessions"
+    write_file(folder / "a.jsonl", lines(pi_header(), pi_user("a1", None, "Where is the lighthouse?")))
+    assert "1 session with 1 message: 1 imported" in laptop("import", "pi", str(folder))
+    assert "1 here already" in laptop("import", "pi", str(folder))
+    assert "lighthouse" in laptop("search", "lighthouse")
+    transcript = tmp_path / "laptop/claude.jsonl"
+    write_file(transcript, lines(cc_user("u1", None, "The walrus is called Otto.")))
+    event = json.dumps({"transcript_path": str(transcript), "cwd": str(tmp_path)})
+    server.stop()
+    assert laptop("hook", "capture", text=event) == ""
+    write_file(
+        transcript, lines(cc_user("u1", None, "The walrus is called Otto."), cc_user("u2", "u1", "And it sings."))
+    )
+    assert laptop("hook", "capture", text=event) == ""
+    assert "1 waiting on this machine" in laptop("import", "pi", str(folder))
+    again = ServeProcess(place, "--port", str(server.port))
+    try:
+        assert "sings" in laptop("search", "walrus Otto sings", "--source", "sessions")
+        assert laptop("sessions", "list").count("claude-code") == 1
+        context = laptop("hook", "session-start", text=json.dumps({"cwd": str(tmp_path), "session_id": "new"}))
+        assert "5433" in json.loads(context)["hookSpecificOutput"]["additionalContext"]
+    finally:
+        again.stop()
 
 
 def test_commands_that_need_the_files_say_where_to_run_them(laptop):

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
+from kept.agent.recent_context import recent_context
 from kept.agent.tools.toolbox import Toolbox
-from kept.cli.hook_command import recent_context
 from kept.errors import PathRefused
 from kept.notes.daily import get_daily_notes
 from kept.notes.scan import scan_workspace

@@ -6,9 +6,9 @@ import pytest
 
 from kept import TOOLS, Message, SessionStore
 from kept.agent.context import RecalledPassage, TurnMaterial, build_context, plan_budget
+from kept.agent.recent_context import recent_context
 from kept.agent.tools.tool_text import passage_text, search_text
 from kept.base.records import Hit, Occurrence, Passage, SearchResult
-from kept.cli.hook_command import recent_context
 from kept.config.schema import CompactionSettings
 from kept.sessions.echoes import EchoFilter, is_memory_call, is_memory_tool, strip_echoes
 from kept.sessions.entries import Text, ToolCall, ToolResult

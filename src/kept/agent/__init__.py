@@ -10,6 +10,7 @@ material        workspace files, memories and notes of two days for a turn, and 
 context         the request that a model gets, within a budget, built from a conversation, files and memories; pure
 conversation    the messages of a transcript that a model sees, as turns; pure
 fence           marks text from others as data; pure
+recent_context  what another agent gets at the start of a session
 extra_tools     tools besides those of the memory: Python functions, MCP servers
 tools           the memory as tools for a model
 """

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import click
 
-from kept.cli.connect.clients import CLIENTS, SENT, ClientEnvironment, Scope, Sent, default_sent
+from kept.agent.recent_context import Sent, default_sent
+from kept.cli.connect.clients import CLIENTS, SENT, ClientEnvironment, Scope
 from kept.cli.connect.connection import Change, Connection
 from kept.cli.options import kept_command, send_option, switch
 from kept.cli.output import echo, print_json, warn_all

@@ -15,9 +15,7 @@ from kept.base.wording import plural, short_list
 from kept.cli.options import kept_command, switch
 from kept.cli.output import bold, echo, progress_bar, warn_all
 from kept.cli.root import Globals, command_recorder
-from kept.config import LoadedConfig
 from kept.errors import UsageError
-from kept.gateway.app import open_sessions
 from kept.notes.adopt import NotesAdopted, adopt_notes, is_workspace
 from kept.notes.workspace import Workspace
 from kept.sessions.forgotten_text import ForgottenText
@@ -62,7 +60,6 @@ def command(options: Globals, program: Format | None, path: str | None, yes: boo
     if program is None:
         _import_all(options, yes=yes)
         return
-    loaded = options.load()
     usual: Any = program  # exports of services have no usual folder
     folders = [path] if path else existing_folders(usual) if usual in PROGRAMS else []
     if not folders:
@@ -70,7 +67,7 @@ def command(options: Globals, program: Format | None, path: str | None, yes: boo
         if program not in PROGRAMS:
             raise UsageError(f"An export of {program} has no usual folder.", hint=hint)
         raise UsageError(f"There are no conversations in {program_folders(usual)[0]}.", hint=hint)
-    report, notes = _import(loaded, program, folders, instructions=instructions)
+    report, notes = _import(options, program, folders, instructions=instructions)
     if not report.sessions and not notes and os.path.isfile(folders[0]):
         first = next(iter((*report.problems, *report.ignored)), Problem(folders[0], "holds no conversation"))
         hint = "'kept import --help' lists the formats."
@@ -81,14 +78,13 @@ def command(options: Globals, program: Format | None, path: str | None, yes: boo
 
 
 def _import_all(options: Globals, *, yes: bool) -> None:
-    loaded = options.load()
     sources = {program: folders for program in PROGRAMS if (folders := existing_folders(program))}
     shapes = [{"format": program, "folders": folders} for program, folders in sources.items()]
     if not options.as_json:
         yes = _ask_to_import(sources, yes=yes)
     results = []
     for program, folders in sources.items() if yes else ():
-        results.append(_import(loaded, program, folders, label=f"Importing {PROGRAMS[program]}"))
+        results.append(_import(options, program, folders, label=f"Importing {PROGRAMS[program]}"))
         if not options.as_json:
             echo("\n".join([f"\n{PROGRAMS[program]}:", *_report_lines(*results[-1])]))
     reports = [_report_json(*result) for result in results]
@@ -111,7 +107,7 @@ def _ask_to_import(sources: Mapping[Program, list[str]], *, yes: bool) -> bool:
 
 
 def _import(
-    loaded: LoadedConfig,
+    options: Globals,
     format_name: Format,
     folders: list[str],
     *,
@@ -119,11 +115,11 @@ def _import(
     label: str = "Importing",
 ) -> tuple[ImportReport, NotesAdopted | None]:
     """Import conversations; of OpenClaw, the notes in its workspace too."""
-    with open_sessions(loaded) as sessions, progress_bar(label, in_bytes=True) as progress:
+    with options.sessions() as sessions, progress_bar(label, in_bytes=True) as progress:
         report = import_sessions(sessions, format_name, *folders, progress=progress)
-    if format_name != "openclaw":
+    if format_name != "openclaw" or options.login():  # a server gets conversations only
         return report, None
-    config = loaded.config
+    config = options.load(quietly=True).config
     roots = [os.path.abspath(os.path.expanduser(path)) for path in folders]
     names = (f"workspace-{config.agent_id}", "workspace", "")  # that of an agent of OpenClaw, or the path itself
     theirs = [folder for root in roots for name in names if is_workspace(folder := os.path.join(root, name))]
@@ -147,6 +143,7 @@ def _report_lines(report: ImportReport, notes: NotesAdopted | None) -> Iterator[
         "imported": "imported",
         "updated": "updated",
         "unchanged": "here already",
+        "waiting": "waiting on this machine until the server answers",
         "deleted": f"left out because you deleted {'it' if report.count('deleted') == 1 else 'them'}",
         "failed": "failed",
     }

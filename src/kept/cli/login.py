@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import click
 
@@ -39,7 +40,7 @@ def command(options: Globals, url: str) -> None:
     connection.close()
     home = find_home(options.home)
     make_private_folder(home)
-    write_login(open_folder(home), login)
+    write_login(open_folder(home), replace(login, agent=status.agent))
     echo(f"Logged in to {login.url}, agent {status.agent}.")
 
 

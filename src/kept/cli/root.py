@@ -166,7 +166,20 @@ class Globals:
         return open_sessions(self.load())
 
 
-_ON_SERVER = ("search", "add", "get", "list", "history", "undo", "review", "forget", "sessions", "status")
+_ON_SERVER = (
+    "search",
+    "add",
+    "get",
+    "list",
+    "history",
+    "undo",
+    "review",
+    "forget",
+    "sessions",
+    "status",
+    "import",
+    "hook",
+)
 """Commands that work on the memory of a server that this machine is logged in to."""
 
 

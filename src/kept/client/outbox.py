@@ -43,6 +43,11 @@ class Outbox:
     def put(self, write: WaitingWrite) -> None:
         self._home.commit([Append(OUTBOX, [write.to_line()])])
 
+    def replace(self, write: WaitingWrite) -> None:
+        """Add a write, and remove those with its id."""
+        self._remove({write.id})
+        self.put(write)
+
     def read(self) -> list[WaitingWrite]:
         return [*self._log().read()]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from kept.base.clock import new_id
+from kept.base.git_remote import repository_keys
 from kept.base.listings import BrokenLinks, Listing, NoteLinks, TagList
 from kept.base.records import Passage, Progress, SearchResult, Written
 from kept.base.reports import Status
@@ -156,8 +157,9 @@ class RemoteNotes(_Part):
         return self._call("notes/name_nearest", str, name=name)
 
     def find_project(self, folder: Path = ".") -> str | None:
-        """Return None: the server cannot look at the repository of a folder here. Name the project."""
-        return None
+        """Return the project that a folder of this machine belongs to. The server is asked if it is in a repository."""
+        keys = [*repository_keys(os.fspath(folder))]
+        return (self._call("notes/find_project", str, repository=keys) or None) if keys else None
 
 
 class RemoteHistory(_Part):

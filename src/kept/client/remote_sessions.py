@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from kept.base.git_remote import repository_keys
+from kept.base.json_values import to_tree
 from kept.base.records import Problem
 from kept.base.values import frozen
+from kept.client.outbox import Outbox, WaitingWrite
 from kept.client.server_connection import ServerConnection, read_login
+from kept.errors import ServerUnreachable
 from kept.sessions.deleted import DeletedSession
+from kept.sessions.entries import DamagedEntry, Entry, SessionStart, format_entry, parse_entry
+from kept.sessions.importers.draft import Draft
+from kept.sessions.importers.import_run import SessionOutcome
 from kept.sessions.record import SessionRecord
 from kept.sessions.transcript import Damage, TranscriptLine
 
@@ -40,16 +48,61 @@ class RestoredSession:
     """None if its transcript was purged."""
 
 
+@frozen
+class SentDraft:
+    """A session that was read from the files of another program, as it is sent."""
+
+    id: str
+    created: dt.datetime
+    lines: tuple[str, ...]
+    """Its start and its entries, as lines of a transcript."""
+    source: str
+    has_global_ids: bool = False
+
+    @classmethod
+    def of(cls, draft: Draft) -> SentDraft:
+        entries = (Entry(draft.id, None, draft.created, draft.start), *draft.entries)
+        lines = tuple(format_entry(entry).decode() for entry in entries)
+        return cls(draft.id, draft.created, lines, draft.source, draft.has_global_ids)
+
+    def to_draft(self) -> Draft:
+        """Raise DamagedEntry for lines that are none of a transcript."""
+        start, *entries = [parse_entry(line.encode()) for line in self.lines]
+        if not (isinstance(start, Entry) and isinstance(start.body, SessionStart)):
+            raise DamagedEntry("it does not begin with the start of a session")
+        known = tuple(entry for entry in entries if isinstance(entry, Entry))
+        return Draft(self.id, self.created, start.body, known, self.source, self.has_global_ids)
+
+
 class RemoteSessions:
     folder = ""
     """The server does not say where its files are."""
 
-    def __init__(self, connection: ServerConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: ServerConnection, outbox: Outbox | None = None) -> None:
+        self._connection, self._outbox = connection, outbox
+        self.agent_id = connection.login.agent
+        if outbox:
+            outbox.send(connection)
 
     @classmethod
     def open(cls, home: Storage) -> RemoteSessions:
-        return cls(ServerConnection(read_login(home)))
+        return cls(ServerConnection(read_login(home)), Outbox(home))
+
+    def write_draft(self, draft: Draft) -> SessionOutcome:
+        """Send a session. If the server cannot be reached, it waits here, in place of what waited of it before."""
+        write = WaitingWrite(f"session {draft.id}", "sessions/import_draft", {"draft": to_tree(SentDraft.of(draft))})
+        try:
+            return self._connection.call(write.operation, SessionOutcome, **write.arguments)
+        except ServerUnreachable:
+            if self._outbox is None:
+                raise
+        self._outbox.replace(write)
+        return SessionOutcome(draft.id, draft.source, "waiting", draft.messages, 0)
+
+    def recent_context(self, *, cwd: str | None, current: str | None, sent: str | None) -> str:
+        """Return what another agent gets at the start of a session in a folder of this machine."""
+        repository = [*repository_keys(cwd)] if cwd else []
+        return self._connection.call("context", str, cwd=cwd, current=current, sent=sent, repository=repository)
 
     def __enter__(self) -> RemoteSessions:
         return self

@@ -35,6 +35,8 @@ class Login:
     url: str
     """Without a path, such as https://memory.example.org."""
     token: str
+    agent: str = "main"
+    """Agent of the server whose memory the token is for."""
 
     @classmethod
     def of(cls, url: str, token: str) -> Login:

@@ -25,6 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from kept import __version__
+from kept.agent.recent_context import Sent, recent_context
 from kept.agent.tools.toolbox import Toolbox
 from kept.base.grants import Act, Grant
 from kept.base.json_values import read_value, to_tree, type_hints
@@ -34,9 +35,9 @@ from kept.base.records import Passage, SearchResult, Written
 from kept.base.reports import Status
 from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER
-from kept.client.remote_sessions import RestoredSession, SentLine
+from kept.client.remote_sessions import RestoredSession, SentDraft, SentLine
 from kept.client.server_connection import API
-from kept.errors import KeptError, UsageError
+from kept.errors import EntryRefused, KeptError, SessionKeyInvalid, UsageError
 from kept.forgetting.forgetter import MemoryForgetting
 from kept.forgetting.plan import ForgetPlan
 from kept.forgetting.receipt import ForgetReceipt
@@ -45,17 +46,21 @@ from kept.memory import Memory
 from kept.memory_history import MemoryHistory
 from kept.notes.history.note_history import Author, NoteChange
 from kept.notes.history.undo import UndoResult
+from kept.notes.projects import choose_project, list_projects
 from kept.notes.replacement import FactReference
 from kept.notes.review_queue import ReviewItem, ReviewList, ReviewPreview, ReviewQueue, ReviewResult
 from kept.notes.workspace import is_instruction
 from kept.search.browse import MemoryNotes
 from kept.server.mcp.server import toolbox_of
 from kept.sessions.deleted import DeletedSession
+from kept.sessions.entries import DamagedEntry
+from kept.sessions.importers.import_run import DraftWriter, SessionOutcome
 from kept.sessions.record import SessionRecord
+from kept.sessions.session_key import SessionKey
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Damage
 
-MAX_BODY_BYTES = 16_000_000
+MAX_BODY_BYTES = 64_000_000
 TOOL = "HTTP API"
 """Tool that the history records for a write."""
 
@@ -196,6 +201,28 @@ def _list_deleted(call: ApiCall) -> list[DeletedSession]:
     return call.toolbox.sessions.deleted()
 
 
+def _import_draft(call: ApiCall) -> SessionOutcome:
+    try:
+        draft = call.arguments["draft"].to_draft()
+    except DamagedEntry as exc:
+        raise EntryRefused(f"The session {call.arguments['draft'].id:.64} cannot be read: {exc}.") from exc
+    if SessionKey.parse_full(draft.start.key).agent_id != call.memory.config.agent_id:
+        raise SessionKeyInvalid("The session is of another agent.", hint="Log in again: kept login URL")
+    return DraftWriter(call.toolbox.sessions).write_draft(draft)
+
+
+def _find_project(call: ApiCall) -> str:
+    """Return the project of a repository, or nothing."""
+    return choose_project(list_projects(call.memory.workspace), call.arguments["repository"]) or ""
+
+
+def _context(call: ApiCall) -> str:
+    memory, project = call.memory, _find_project(call) or None
+    bound = Memory(memory.config, clock=memory.clock, project=project, viewer=memory.viewer)
+    chosen = {name: call.arguments.get(name) for name in ("cwd", "current", "sent")}
+    return recent_context(bound, call.toolbox.sessions, **chosen)
+
+
 _TO_FORGET = {"query": str, "session": str, "person": str, "before": str, "allow_all": bool}
 _PERIOD = {"since": str, "until": str}
 _REFERENCE: dict[str, Any] = {"reference": str}
@@ -239,6 +266,7 @@ OPERATIONS: dict[str, Operation] = {
     "notes/tags": Operation("read", TagList),
     "notes/links": Operation("read", NoteLinks, {"note": str}, ("note",)),
     "notes/broken_links": Operation("read", BrokenLinks),
+    "notes/find_project": Operation("read", str, {"repository": Texts}, ("repository",), _find_project),
     "notes/name_nearest": Operation("read", str, {"name": str}, ("name",)),
     "history/changes": Operation(
         "read",
@@ -284,6 +312,17 @@ OPERATIONS: dict[str, Operation] = {
         {**_REFERENCE, "title": str},
         ("reference", "title"),
         _rename_session,
+    ),
+    "context": Operation(
+        "read",
+        str,
+        {"cwd": str, "current": str, "sent": Sent, "repository": Texts},
+        ("repository",),
+        _context,
+        of_everybody=True,
+    ),
+    "sessions/import_draft": Operation(
+        "write notes", SessionOutcome, {"draft": SentDraft}, ("draft",), _import_draft, of_everybody=True
     ),
     "sessions/deleted": Operation("read", tuple[DeletedSession, ...], run=_list_deleted, of_everybody=True),
     "sessions/delete": Operation(

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from kept.cli.hook_command import MAX_CHARS
+from kept.agent.recent_context import MAX_CHARS
 from tests.support.files import write_file
 
 TALK = [

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from kept import __version__
+from kept.agent.recent_context import Sent
 from kept.base.values import frozen
 from kept.errors import UsageError
 from kept.gateway.app import ServerCommand
@@ -138,7 +139,6 @@ _DESCRIPTION = "Long-term memory: notes, daily logs and past conversations, reca
 _START_TIMEOUT_S = 30
 _CAPTURE_TIMEOUT_S = 60
 
-Sent = Literal["recent", "memory", "nothing"]
 """What the hook at the start of a session adds to the context, which the client sends to its model."""
 SENT: dict[Sent, str] = {
     "recent": "MEMORY.md, the notes of the project, the daily notes of yesterday and today, and the end of the last "
@@ -159,11 +159,6 @@ long. `kept connect claude-code --send recent|memory|nothing` changes that.
 When Claude stops, when a session ends and before it is compacted, a hook copies the conversation into Kept, on this
 machine. The hooks themselves call no model.
 """
-
-
-def default_sent(layout: str) -> Sent:
-    """Return what is sent unless the person chooses: a vault may be a diary."""
-    return "memory" if layout == "vault" else "recent"
 
 
 def plugin_files(command: ServerCommand, sent: Sent) -> dict[str, bytes]:

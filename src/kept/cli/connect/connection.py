@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, Literal
 
+from kept.agent.recent_context import Sent
 from kept.base.clock import SystemClock
 from kept.base.digest import digest_bytes
 from kept.base.durable import make_private_folder, sync_folder, write_atomic
@@ -21,7 +22,6 @@ from kept.cli.connect.clients import (
     Client,
     ClientEnvironment,
     Scope,
-    Sent,
     entry_for,
     locate,
     plugin_files,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from kept.base.limits import as_dict, utf8_path
 from kept.base.records import Problem, Progress
@@ -62,8 +62,8 @@ def existing_folders(program: Program) -> list[str]:
 
 # the report
 
-Outcome = Literal["imported", "updated", "unchanged", "deleted", "failed"]
-"""A conversation that the user deleted here is left out: ``deleted``."""
+Outcome = Literal["imported", "updated", "unchanged", "deleted", "failed", "waiting"]
+"""A conversation that the user deleted is left out: ``deleted``. One that could not be sent to a server waits here."""
 
 
 @frozen
@@ -102,8 +102,18 @@ class ImportReport:
 # the run
 
 
+@runtime_checkable
+class DraftTarget(Protocol):
+    """What writes sessions that were read from files of other programs: `DraftWriter`, or a server."""
+
+    @property
+    def agent_id(self) -> str: ...
+
+    def write_draft(self, draft: Draft) -> SessionOutcome: ...
+
+
 def import_sessions(
-    store: SessionStore,
+    store: SessionStore | DraftTarget,
     format_name: Format,
     *paths: str | os.PathLike[str],
     progress: Progress | None = None,
@@ -112,7 +122,8 @@ def import_sessions(
 
     ``progress`` is called with the bytes that were read, those to read, and the file.
     """
-    run = _ImportRun(store, READERS[format_name](store.agent_id))
+    target = store if isinstance(store, DraftTarget) else DraftWriter(store)
+    run = _ImportRun(target, READERS[format_name](target.agent_id))
     roots = [os.path.abspath(os.path.expanduser(os.fspath(path))) for path in paths]
     sizes = {path: os.path.getsize(path) for root in roots for path in run.find_files(root) if os.path.exists(path)}
     done = 0
@@ -127,15 +138,12 @@ def import_sessions(
 class _ImportRun:
     """Imports files of one format, and collects the report."""
 
-    def __init__(self, store: SessionStore, reader: Reader) -> None:
-        self.store = store
+    def __init__(self, target: DraftTarget, reader: Reader) -> None:
+        self.target = target
         self.reader = reader
         self.sessions: list[SessionOutcome] = []
         self.ignored: list[Problem] = []
         self.problems: list[Problem] = []
-        self._forgotten = ForgottenText(store.transcripts.storage)
-        self._deleted = {session.id for session in store.deleted()}
-        store.refresh()
 
     def find_files(self, root: str) -> list[str]:
         if os.path.isfile(root):
@@ -167,15 +175,24 @@ class _ImportRun:
             if draft is not None and not source.is_whole:
                 self.sessions.append(outcome_of(draft, "failed", reason="part of it cannot be read"))
             elif draft is not None and draft.messages:
-                self.sessions.append(self._write(draft))
+                self.sessions.append(self.target.write_draft(draft))
         for source in sources:
             self.problems += source.problems
         if len(self.sessions) == before and not any(source.is_unreadable or source.is_foreign for source in sources):
             self.ignored.append(Problem(utf8_path(path), "holds no conversation of this format"))
 
-    # writing
 
-    def _write(self, draft: Draft) -> SessionOutcome:
+class DraftWriter:
+    """Writes what is new of sessions to the store."""
+
+    def __init__(self, store: SessionStore) -> None:
+        self.store = store
+        self.agent_id = store.agent_id
+        self._forgotten = ForgottenText(store.transcripts.storage)
+        self._deleted = {session.id for session in store.deleted()}
+        store.refresh()
+
+    def write_draft(self, draft: Draft) -> SessionOutcome:
         """Write a session, or what is new of it. A failure is an outcome too, so that the others are still written."""
         self._forgotten.refresh()  # an import may take long, and something may be forgotten meanwhile
         if draft.id in self._deleted:
