@@ -104,7 +104,7 @@ def served(site: Site) -> Iterator[str]:
     bound = serving.listen("127.0.0.1", 0, error=AssertionError, hint="")  # type: ignore[arg-type]
     port = bound.getsockname()[1]
     access = WebAccess(KEY, site.memory.clock, tokens_of(site))
-    server = serving.make_server(make_web_app(site, access), ServerLimits())
+    server = serving.make_server(make_web_app(site, access), ServerLimits(), closing_s=3.0)
     site.is_stopping = lambda: server.should_exit
 
     async def run() -> None:

@@ -77,8 +77,8 @@ class RequestRefused(RemoteError):
 
     code = "request_refused"
 
-    def __init__(self, message: str, *, status: int, detail: str = "", hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, message: str, *, status: int, detail: str) -> None:
+        super().__init__(message)
         self.status = status
         self.detail = detail
 

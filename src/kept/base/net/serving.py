@@ -71,13 +71,7 @@ class TokenGate(Protocol):
 class Guard:
     """ASGI application that checks requests before it passes them on to another."""
 
-    def __init__(
-        self,
-        app: App,
-        *,
-        hosts: Iterable[str] = (),
-        gate: TokenGate | None = None,
-    ) -> None:
+    def __init__(self, app: App, *, hosts: Iterable[str], gate: TokenGate | None = None) -> None:
         """Without a gate, no token is asked for."""
         self.app = app
         self.hosts = frozenset((*LOOPBACK_HOSTS, *(host.lower() for host in hosts)))
@@ -159,7 +153,6 @@ _RESERVED_FILES = 64
 _MIN_CONNECTIONS = 8
 _ACCEPTED_AT_ONCE = 16
 """asyncio accepts this many connections before the first of them can be refused."""
-_CLOSING_S = 3.0
 
 
 @frozen
@@ -195,7 +188,7 @@ def listen(host: str, port: int, *, error: type[KeptError], hint: str) -> socket
     return bound
 
 
-def make_server(app: App, limits: ServerLimits, *, closing_s: float = _CLOSING_S) -> uvicorn.Server:
+def make_server(app: App, limits: ServerLimits, *, closing_s: float) -> uvicorn.Server:
     """Return a server for an ASGI application. It handles no signals."""
     import uvicorn
 

@@ -65,12 +65,12 @@ class ScheduleBook:
 
     def find(self, schedule_id: str) -> Schedule:
         """Return the schedule with this id, or with the only id that begins so. Raise NotFound."""
-        matches = [item for item in self.schedules if schedule_id and item.id.startswith(schedule_id)]
-        exact = [item for item in matches if item.id == schedule_id]
-        if len(exact or matches) != 1:
+        begun = [item for item in self.schedules if schedule_id and item.id.startswith(schedule_id)]
+        matches = [item for item in begun if item.id == schedule_id] or begun
+        if len(matches) != 1:
             reason = "More than one schedule has an id that begins with" if matches else "No schedule has the id"
             raise NotFound(f"{reason} '{schedule_id[:40]}'.", hint="'kept schedule list' shows them with their ids.")
-        return (exact or matches)[0]
+        return matches[0]
 
     def with_schedule(self, schedule: Schedule) -> ScheduleBook:
         """Return the book with a schedule added, or changed if it has one of that id."""
@@ -87,7 +87,7 @@ def open_schedules(config: Config) -> Book[ScheduleBook]:
 
 # what is due: of what was missed while no gateway ran, the last time, if it is not too long ago
 
-_DURATION = re.compile(r"^(\d{1,5})\s*(m(?:in)?|h)$")
+_DURATION = re.compile(r"(\d{1,5})\s*(m(?:in)?|h)")
 
 
 @frozen
@@ -116,17 +116,15 @@ def plan_due(schedules: Sequence[Schedule], now: dt.datetime, *, catch_up: dt.ti
     return runs
 
 
-def _spell_out(interval: re.Match[str]) -> str:
-    return f"every {interval[1]} {'hours' if interval[2] == 'h' else 'minutes'}"
-
-
 def read_heartbeat(settings: HeartbeatSettings, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule | None:
     """Return when heartbeats are, or None if they are off. Raise ConfigError for a rule that cannot be read."""
     every = (settings.every or "0").strip().lower()
     if every in ("0", "0m"):
         return None
     try:
-        return parse_rule(_DURATION.sub(_spell_out, every), zone, now=now)
+        if match := _DURATION.fullmatch(every):
+            every = f"every {match[1]} {'hours' if match[2] == 'h' else 'minutes'}"
+        return parse_rule(every, zone, now=now)
     except ScheduleInvalid as exc:
         hint = "Write it like 30m, 2h or 0,30 8-21 * * *."
         raise ConfigError(f"heartbeat.every: {exc.message}", hint=hint) from None

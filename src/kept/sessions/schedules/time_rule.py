@@ -95,8 +95,7 @@ def parse_rule(text: str, zone: ZoneInfo, *, now: dt.datetime) -> TimeRule:
     for word, time in _NAMED_TIMES.items():
         plain = re.sub(rf"\b{word}\b", time, plain)
     fields = plain.split()
-    is_cron = len(fields) == 5 and all(re.fullmatch(r"[\d*][\d*/,-]*", field) for field in fields[:3])
-    if is_cron:
+    if len(fields) == 5 and all(re.fullmatch(r"[\d*][\d*/,-]*", field) for field in fields[:3]):
         return CronRule.parse(plain, zone)
     rule = _parse_once(plain, zone, now) or _parse_interval(plain, zone) or _parse_calendar(plain, zone)
     if rule is None:
@@ -128,7 +127,7 @@ def _parse_once(text: str, zone: ZoneInfo, now: dt.datetime) -> OnceRule | None:
 
 
 def _parse_interval(text: str, zone: ZoneInfo) -> CronRule | None:
-    match = {"hourly": _INTERVAL.fullmatch("every hour")}.get(text) or _INTERVAL.fullmatch(text)
+    match = _INTERVAL.fullmatch("every hour" if text == "hourly" else text)
     if match is None or (match["unit"] in ("day", "week") and match["count"] is None):
         return None
     minutes = int(match["count"] or 1) * _SECONDS[match["unit"]] // 60
