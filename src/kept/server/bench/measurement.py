@@ -129,12 +129,12 @@ def _share_empty(queries: Sequence[BenchQuery], hits: Hits) -> float | None:
 
 def grade_figures(queries: Sequence[BenchQuery], hits: Hits, relevant: Relevance) -> dict[Grade, dict[str, int]]:
     """Return how many first hits of judged queries have each grade, and how many of those are right."""
-    judged = [query for query in queries if query.answerable and query.id in relevant and hits[query.id]]
     figures = {grade: {"hits": 0, "right": 0} for grade in GRADES}
-    for query in judged:
-        first = hits[query.id][0]
-        figures[first.grade]["hits"] += 1
-        figures[first.grade]["right"] += bool(first.documents & relevant[query.id].keys())
+    for query in queries:
+        if query.answerable and query.id in relevant:
+            for first in hits[query.id][:1]:
+                figures[first.grade]["hits"] += 1
+                figures[first.grade]["right"] += bool(first.documents & relevant[query.id].keys())
     return figures
 
 

@@ -84,15 +84,14 @@ def show_conversation(visit: Visit) -> Response:
     window = read_window(sessions, record, start or max(1, cited - _ABOVE) if start or cited else None)
     # The sessions that this one continues or that continue it, as far as they are there.
     ids = {"before": record.predecessor, "after": record.successor}
-    others = {name: sessions.find_by_id(session_id) for name, session_id in ids.items() if session_id}
+    others = {name: sessions.find_by_id(session_id) if session_id else None for name, session_id in ids.items()}
     return visit.render(
         "conversation.html",
         record=record,
         views=view_lines(window.lines),
         window=window,
-        lines_per_page=LINES_PER_PAGE,
         cited=cited,
-        others={name: other for name, other in others.items() if other is not None},
+        others=others,
     )
 
 

@@ -114,12 +114,12 @@ class PageRunner:
             except ClientDisconnect:
                 return Response(status_code=400)  # the browser is gone, and does not read it
             except KeptError as exc:
-                return await self._in_thread(partial(self._show_error, visit, exc))
+                error = exc
             except Exception as exc:
                 log.exception("a page failed")
                 hint = "The terminal that runs 'kept web' shows the details."
-                failure = KeptError(f"Unexpected error: {type(exc).__name__}.", hint=hint)
-                return await self._in_thread(partial(self._show_error, visit, failure))
+                error = KeptError(f"Unexpected error: {type(exc).__name__}.", hint=hint)
+            return await self._in_thread(partial(self._show_error, visit, error))
 
         return answer
 
