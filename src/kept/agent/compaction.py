@@ -144,9 +144,9 @@ def count_message_tokens(message: Message) -> int:
 def find_safe_cuts(messages: Sequence[LoggedMessage]) -> list[int]:
     """Return the indexes before which the conversation can be cut without separating a tool call from its result."""
     inside: set[int] = set()
-    for at, _, found in pair_calls(messages):
-        if found is not None:
-            inside.update(range(at + 1, found[0] + 1))
+    for at, _, result in pair_calls(messages):
+        if result is not None:
+            inside.update(range(at + 1, result[0] + 1))
     return [at for at in range(len(messages)) if at not in inside]
 
 

@@ -391,13 +391,13 @@ class _Renderer:
         self._thoughts_from = min(answered, default=0)
         """Index from which on thoughts are sent: those of the answer that is being written."""
         self._calls: dict[int, list[tuple[ToolUse, ToolOutput]]] = {}
-        for at, call, found in pair_calls(self._messages):
+        for at, call, paired in pair_calls(self._messages):
             calls = self._calls.setdefault(at, [])
             # New ids: two calls of a turn may not share one, and providers refuse some ids of others.
             call_id = f"call_{self._messages[at].line}_{len(calls)}"
             output = ToolOutput(call_id, NO_RESULT, is_error=True)
-            if found is not None:
-                where, result = found
+            if paired is not None:
+                where, result = paired
                 note = f"the full text is in {self._path}#L{self._messages[where].line}"
                 text = shorten(result.text, self._limit, note)
                 output = ToolOutput(call_id, fence.block("result", text, tool=result.name), result.is_error)

@@ -92,7 +92,7 @@ async def _flush(
         from kept.models.extractive import salient_facts
 
         sentences = salient_facts(spoken(messages), limit=_EXTRACTED_FACTS)
-        facts += [Fact(said.with_speaker, said.line, said.line) for said in sentences]
+        facts += [Fact(sentence.with_speaker, sentence.line, sentence.line) for sentence in sentences]
     try:
         zone = services.memory.clock.now().tzinfo
         days = {logged.line: logged.entry.timestamp.astimezone(zone).date() for logged in messages}

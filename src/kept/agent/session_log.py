@@ -141,10 +141,10 @@ def pair_calls(messages: Sequence[LoggedMessage]) -> Iterator[Call]:
     results = [(at, block) for at, block in blocks if isinstance(block, ToolResult)]
     for at, call in blocks:
         if isinstance(call, ToolCall):
-            found = next((item for item in results if item[1].call_id == call.id and item[0] >= at), None)
-            if found is not None:
-                results.remove(found)
-            yield at, call, found
+            result = next((item for item in results if item[1].call_id == call.id and item[0] >= at), None)
+            if result is not None:
+                results.remove(result)
+            yield at, call, result
 
 
 NO_RESULT = "Interrupted: it is not known whether this was carried out."

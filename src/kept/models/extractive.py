@@ -61,16 +61,16 @@ def extract_summary(conversation: Iterable[Utterance], budget_tokens: int) -> st
     lines: list[str] = []
     day = ""
     for order in sorted(chosen):
-        said = chosen[order]
-        if str(said.day) != day:
-            day = str(said.day)
+        sentence_day = str(chosen[order].day)
+        if sentence_day != day:
+            day = sentence_day
             lines += ["", f"{day}:"] if lines else [f"{day}:"]
-        lines.append(_shown(said))
+        lines.append(_shown(chosen[order]))
     return "\n".join(lines)
 
 
-def _shown(said: Utterance) -> str:
-    return f"- {said.when.partition(' ')[2]} {said.with_speaker} [L{said.line}]"
+def _shown(sentence: Utterance) -> str:
+    return f"- {sentence.when.partition(' ')[2]} {sentence.with_speaker} [L{sentence.line}]"
 
 
 class ExtractiveChat:
@@ -178,9 +178,9 @@ def _score(conversation: Iterable[Utterance]) -> list[Sentence]:
     """Return every sentence in order, scored by its cues, by how often its words recur, and by recency."""
     lines = list(conversation)
     sentence_words = [
-        (at, replace(said, text=text), frozenset(content_words(text)))
-        for at, said in enumerate(lines)
-        for text in split_sentences(said.text)
+        (at, replace(line, text=text), frozenset(content_words(text)))
+        for at, line in enumerate(lines)
+        for text in split_sentences(line.text)
         if not text.startswith("→")  # a tool call
     ]
     counts = Counter(word for _, _, words in sentence_words for word in words)
