@@ -88,9 +88,7 @@ def memory(tmp_path: Path, workspace: Path, embedder: FakeEmbedder) -> Iterator[
 def kept(environment: dict[str, str], workspace: Path, tmp_path: Path) -> Callable[..., Outcome]:
     """Run the real command in a process of its own, on the workspace unless the arguments name another."""
 
-    def run(
-        *args: str | Path, stdin: str | bytes = b"", env: dict[str, str] | None = None, cwd: Path = tmp_path
-    ) -> Outcome:
+    def run(*args: str | Path, stdin=b"", env=None, cwd=tmp_path) -> Outcome:
         full = {**environment, "KEPT_WORKSPACE": str(workspace), **(env or {})}
         return run_kept(*args, stdin=stdin, env=full, cwd=cwd)
 

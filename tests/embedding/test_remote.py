@@ -39,9 +39,7 @@ class Pair:
         headers = more.pop("headers", {})
         return self.kind(ProviderAccount(self.server.base_url, key, headers), policy=self.fake.pace(), **more)
 
-    def failure(
-        self, embedder: RemoteEmbedder | None = None, texts: tuple[str, ...] = ("one", "two")
-    ) -> EmbeddingError:
+    def failure(self, embedder=None, texts=("one", "two")) -> EmbeddingError:
         with pytest.raises(EmbeddingError) as caught:
             (embedder or self.embedder()).embed(texts, role="document")
         assert KEY not in caught.value.message + caught.value.hint

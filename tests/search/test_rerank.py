@@ -82,9 +82,7 @@ def test_a_model_that_fails_changes_nothing_and_it_is_said():
 # with real files and the real runtime
 
 
-def write_judge(
-    folder: Path, *, favourite: str = "bread", strange_input: bool = False, logit: float | None = None
-) -> Path:
+def write_judge(folder: Path, *, favourite="bread", strange_input=False, logit=None) -> Path:
     """Write a model whose logit is 10 for a pair with the favourite word and -10 for others, or always ``logit``."""
     table = np.full((len(VOCABULARY), 1), -10.0, np.float32)
     table[VOCABULARY[favourite], -1] = 10.0

@@ -69,9 +69,7 @@ class AgentHarness:
 
 
 @contextmanager
-def open_agent(
-    tmp_path: Path, model: ChatModel | None = None, *, tools: Sequence[Any] = (), **settings: Any
-) -> Iterator[AgentHarness]:
+def open_agent(tmp_path: Path, model=None, *, tools=(), **settings: Any) -> Iterator[AgentHarness]:
     opened = AgentHarness(tmp_path, model or ScriptedChat(lambda request: "All right."), tools=tools, **settings)
     try:
         yield opened

@@ -45,9 +45,7 @@ def run_kept(*args: str | Path, stdin: str | bytes = b"", env: dict[str, str], c
         return Outcome(code, output.result().decode(), errors.result().decode())
 
 
-def start_on(
-    streams: tuple[int, int, int], *args: str | Path, env: dict[str, str], cwd: Path
-) -> Fork | subprocess.Popen[bytes]:
+def start_on(streams, *args: str | Path, env, cwd) -> Fork | subprocess.Popen[bytes]:
     """Start the command with these standard streams. Its interpreter is a new one only if the environment has variables
     for an interpreter that starts."""
     arguments = [str(argument) for argument in args]

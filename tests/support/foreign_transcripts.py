@@ -88,9 +88,7 @@ def cc_user(own: str, parent: str | None, content: Any, minute: int = 1, **field
     return cc("user", own, parent, minute, message={"role": "user", "content": content}, **fields)
 
 
-def cc_answer(
-    own: str, parent: str | None, *blocks: dict[str, Any], answer: str = "msg-1", output: int = 5, **fields: Any
-) -> dict[str, Any]:
+def cc_answer(own, parent, *blocks: dict[str, Any], answer="msg-1", output=5, **fields: Any) -> dict[str, Any]:
     usage = {"input_tokens": 10, "cache_read_input_tokens": 100, "output_tokens": output}
     message = {"id": answer, "role": "assistant", "model": "m-2", "content": list(blocks), "usage": usage}
     return cc("assistant", own, parent, 2, message=message, **fields)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from kept import Memory
-from kept.index.sources import IndexLimits
 from kept.storage.open import open_database
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
@@ -21,9 +20,7 @@ def write_note(workspace: Path, path: str, text: str) -> Path:
     return write_file(workspace / path, text)
 
 
-def open_memory(
-    tmp_path: Path, *, settings: dict[str, Any] | None = None, limits: IndexLimits | None = None, **options: Any
-) -> Memory:
+def open_memory(tmp_path: Path, *, settings=None, limits=None, **options: Any) -> Memory:
     """Open a memory with the fake embedder, unless the options name another one or the settings name a provider.
 
     ``options`` go to `Memory.open` and replace the defaults here.

@@ -4,7 +4,6 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -39,9 +38,7 @@ def open_served(tmp_path: Path, name: str, model: ScriptedChat, **settings: obje
 
 
 @asynccontextmanager
-async def two_agents(
-    tmp_path: Path, main: ScriptedChat, work: ScriptedChat, *, routes: Any = ROUTES, **settings: object
-):
+async def two_agents(tmp_path: Path, main: ScriptedChat, work: ScriptedChat, *, routes=ROUTES, **settings: object):
     settings = {"gateway.routes": routes, **settings}
     first, other = (open_served(tmp_path, name, model, **settings) for name, model in (("main", main), ("work", work)))
     running = running_gateway(first.memory, main, sessions=first.sessions, others=[other])

@@ -87,17 +87,14 @@ def headings(text: str, **options) -> list[str]:
     return [chunk.heading for chunk in chunk_markdown(text, **options)]
 
 
-def test_a_note_is_cut_at_its_headings():
+def test_a_note_is_cut_at_its_headings_and_one_without_a_text_goes_with_the_section_below_it():
     assert texts("intro\n\n# A\n\na\n\n## B\n\nb\n\n# C\nc\n") == ["intro", "# A\n\na", "## B\n\nb", "# C\nc"]
+    assert texts("# Top\n\n## Mid\n\ntext\n\n## Alone\n") == ["# Top\n\n## Mid\n\ntext", "## Alone"]
 
 
 def test_the_heading_path_names_every_level_above():
     note = "# Top\n\nx\n\n## Mid\n\nx\n\n#### Deep\n\nx\n\n## Other\n\nx\n\n# Next\n\nx\n"
     assert headings(note) == ["Top", "Top > Mid", "Top > Mid > Deep", "Top > Other", "Next"]
-
-
-def test_a_heading_without_a_text_goes_with_the_section_below_it():
-    assert texts("# Top\n\n## Mid\n\ntext\n\n## Alone\n") == ["# Top\n\n## Mid\n\ntext", "## Alone"]
 
 
 def test_entries_between_rules_are_passages_under_the_same_heading():
