@@ -320,8 +320,8 @@ def policy_for(reset: ResetSettings, *, channel: str, chat_type: str) -> ResetSe
     by_channel = {**_CHANNEL_DEFAULTS, **reset.by_channel}
     for override in (reset.by_chat_type.get(chat_type), by_channel.get(channel)):
         if override is not None:
-            given = {name: value for name, value in dataclasses.asdict(override).items() if value is not None}
-            policy = dataclasses.replace(policy, **given)
+            fields = {name: value for name, value in dataclasses.asdict(override).items() if value is not None}
+            policy = dataclasses.replace(policy, **fields)
     return policy
 
 

@@ -97,13 +97,13 @@ class Transcript:
             TranscriptLine(number, line.start.offset, line.end.offset, line.data)
             for number, line in zip(range(end.lines, 0, -1), lines, strict=False)
         )
-        found: list[TranscriptLine] = []
+        last_lines: list[TranscriptLine] = []
         for line in chain(reversed([*self.iter_lines(end)]), older):
             if messages <= 0:
                 break
-            found.append(line)
+            last_lines.append(line)
             messages -= is_message(line.content)
-        return found[::-1]
+        return last_lines[::-1]
 
     def find(self) -> LogInfo:
         """Return the log without reading it. Raise SessionNotFound if it is gone."""

@@ -172,8 +172,8 @@ class MemoryDocuments:
         return self._info(path) if path in self.files else None
 
     def _info(self, path: str) -> DocumentInfo:
-        found = self.files[path]
-        return DocumentInfo(path, str(found.number), len(found.data), found.time_ns, found.number)
+        stored = self.files[path]
+        return DocumentInfo(path, str(stored.number), len(stored.data), stored.time_ns, stored.number)
 
     def read(self, path: str, *, max_bytes: int | None = None) -> Document:
         info = self.find(path)

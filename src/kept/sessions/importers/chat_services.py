@@ -183,7 +183,7 @@ def _node_blocks(content: Tree, metadata: Tree) -> list[Block] | None:
             return [block for block in read if block is not None]
         case "thoughts":
             thoughts = map(as_dict, as_list(content.get("thoughts")))
-            parts = (filter(None, (as_text(one.get(name)) for name in ("summary", "content"))) for one in thoughts)
+            parts = (filter(None, (as_text(part.get(name)) for name in ("summary", "content"))) for part in thoughts)
             return [Thinking(text) for text in map("\n".join, parts) if text]
         case _:
             text = next((content[name] for name in _PLAIN_TEXT if isinstance(content.get(name), str)), None)
