@@ -84,23 +84,19 @@ def read_times(text: str, now: dt.datetime) -> TimeText:
     """Return the times that a text names, in order."""
     text = normalise(text[:_MAX_CHARS])
     folded = fold(text)
-    tokens = tuple(_iter_tokens(folded, now))
+    tokens: list[Token] = []
+    at = 0
+    for start, end, reading in find_numeric(folded, now):
+        tokens += [*_iter_words(folded, at, start), Token(folded[start:end], start, end, reading=reading)]
+        at = end
+    tokens += _iter_words(folded, at, len(folded))
     mentions = WordReader(tokens, now).read()
     if len(mentions) > 1:
         mentions = _join_neighbours(mentions, tokens)
-    return TimeText(text if len(text) == len(folded) else folded, tokens, tuple(mentions))
+    return TimeText(text if len(text) == len(folded) else folded, tuple(tokens), tuple(mentions))
 
 
 # tokens
-
-
-def _iter_tokens(text: str, now: dt.datetime) -> Iterator[Token]:
-    at = 0
-    for start, end, reading in find_numeric(text, now):
-        yield from _iter_words(text, at, start)
-        yield Token(text[start:end], start, end, reading=reading)
-        at = end
-    yield from _iter_words(text, at, len(text))
 
 
 def _iter_words(text: str, start: int, end: int) -> Iterator[Token]:

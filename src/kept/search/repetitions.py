@@ -295,10 +295,10 @@ class _Statements:
         new, old = words - other_words, other_words - words
         if speaker and other_speaker and not all(any(map(str.isdigit, side)) for side in (new, old)):
             return False  # people repeat themselves in talk: only numbers show that it is about the same
-        return self._is_same_subject(words, other_words) and differ(read_fact(text), read_fact(other_text))
-
-    def _is_same_subject(self, words: frozenset[str], other_words: frozenset[str]) -> bool:
         left, right = (frozenset(word for word in side if not word.isdigit()) for side in (words, other_words))
+        return self._is_same_subject(left, right) and differ(read_fact(text), read_fact(other_text))
+
+    def _is_same_subject(self, left: frozenset[str], right: frozenset[str]) -> bool:
         query_words = left & self._query_words
         shorter, longer = sorted((len(left), len(right)))
         if shorter < 2 or longer > _MAX_LENGTH_RATIO * shorter or query_words != right & self._query_words:
