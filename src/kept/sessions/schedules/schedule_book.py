@@ -66,7 +66,7 @@ class ScheduleBook:
     def find(self, schedule_id: str) -> Schedule:
         """Return the schedule with this id, or with the only id that begins so. Raise NotFound."""
         similar = [item for item in self.schedules if schedule_id and item.id.startswith(schedule_id)]
-        matches = [item for item in begun if item.id == schedule_id] or similar
+        matches = [item for item in similar if item.id == schedule_id] or similar
         if len(matches) != 1:
             reason = "More than one schedule has an id that begins with" if matches else "No schedule has the id"
             raise NotFound(f"{reason} '{schedule_id[:40]}'.", hint="'kept schedule list' shows them with their ids.")
