@@ -3,7 +3,6 @@
 root      the command `kept`: global options, the table of commands, each imported when it is used, and errors
 output    JSON, plain text, colours, progress bars; streams that are safe for a terminal
 terminal_layout     the width of the terminal, wrapping, tables
-session_text        a conversation as text
 background_service  options that install a command as a service of systemd or launchd
 Every other module is one command, named like it, or several of one kind.
 """

@@ -17,12 +17,13 @@ from kept.base.wording import plural
 from kept.cli.options import kept_command, max_results_option, option, switch
 from kept.cli.output import bold, dim, local_time, printable, require_consent, style, warn, warn_all
 from kept.cli.root import Globals
-from kept.cli.session_text import describe_session, is_talk, show_line
 from kept.cli.terminal_layout import PIPE_COLUMNS, columns, table_text
 from kept.errors import SessionNotFound, UsageError
 from kept.sessions.deleted import DeletedSession
-from kept.sessions.entries import Entry, Message, format_entry, format_time
+from kept.sessions.echoes import is_hidden
+from kept.sessions.entries import Entry, Message, UnknownEntry, format_entry, format_time
 from kept.sessions.record import SessionRecord
+from kept.sessions.spoken import SHOWN_SPEAKERS, find_utterance, line_text
 from kept.sessions.store import SessionStore
 from kept.sessions.title import TITLE_CHARS
 from kept.sessions.transcript import Damage, TranscriptLine
@@ -30,6 +31,9 @@ from kept.sessions.transcript import Damage, TranscriptLine
 _SHORTEST_ID = 8
 _LONGEST_PLACE = 30
 _NONE_DELETED = "No session is deleted."
+_COLOURS = {"user": "cyan", "assistant": "green", "system": "magenta"}
+_OF_TOOLS = ("→ ", "← failed: ")
+"""How the lines of a call and of a result begin that failed."""
 
 
 @click.group("sessions")
@@ -99,9 +103,11 @@ def show(options: Globals, reference: str, tail: int | None) -> None:
         record = sessions.get(reference)
         lines = _read_lines(sessions, record, tail, only_talk=not options.as_json)
         title = bold(record.title) if record.title else ""
-        about = style(describe_session(record), bold=not title, dim=bool(title))
+        name = f"{record.channel}:{record.folder}" if record.folder else record.key or "whose first line is lost"
+        about = f"Session {record.id}, {name}, {plural(record.messages, 'message')}"
+        about = style(about, bold=not title, dim=bool(title))
         shape = {"session": record_json(sessions, record), **_lines_json(lines)}
-        options.report(shape, filter(None, (title, about, *map(show_line, lines))))
+        options.report(shape, filter(None, (title, about, *map(_shown_line, lines))))
 
 
 def _read_lines(
@@ -113,12 +119,50 @@ def _read_lines(
     count = tail
     while True:
         lines = sessions.tail(record.id, count)
-        talk = [at for at, line in enumerate(lines) if not only_talk or is_talk(line)]
+        talk = [at for at, line in enumerate(lines) if not only_talk or _is_talk(line)]
         if len(talk) >= tail:
             return lines[talk[-tail] :]
         if count > record.messages:
             return lines
         count *= 4
+
+
+# A conversation as text: what was said, as the index has it, with speakers and times. A tool call is one line, and its
+# result is left out unless it failed. What clients put into messages (reminders, commands and their output) and
+# thinking are left out too; JSON has them all.
+
+
+def _is_talk(line: TranscriptLine) -> bool:
+    """Return whether a line is a message of a person or the agent with words in it."""
+    kind, texts = _find_talk(line)
+    return kind in ("user", "assistant") and any(not text.startswith(_OF_TOOLS) for text in texts)
+
+
+def _shown_line(line: TranscriptLine) -> str:
+    """Return a line of a transcript, or nothing."""
+    content = line.content
+    if isinstance(content, UnknownEntry) and "/" not in content.type:  # with a slash, it is another program's record
+        return dim(f"\n(line {line.number} is of a kind this version does not know: {content.type})")
+    if not isinstance(content, Entry) or not isinstance(content.body, Message):
+        text = line_text(line)
+        return dim(f"\n{text}") if text else ""
+    kind, texts = _find_talk(line)
+    shown = [dim(f"  {text}") if text.startswith(_OF_TOOLS) else text for text in texts]
+    if _is_talk(line) or kind == "system":
+        speaker = style(content.body.speaker or SHOWN_SPEAKERS[kind], fg=_COLOURS[kind], bold=True)
+        shown.insert(0, f"\n{dim(local_time(content.timestamp))} {speaker}")
+    return "\n".join(shown)
+
+
+def _find_talk(line: TranscriptLine) -> tuple[str, list[str]]:
+    """Return who says something in a line, and what; of a tool, only that it failed."""
+    content, utterance = line.content, find_utterance(line.number, line.content)
+    if utterance is None or (
+        isinstance(content, Entry) and isinstance(content.body, Message) and is_hidden(content.body)
+    ):
+        return "", []
+    texts = utterance.text.split("\n")
+    return utterance.kind, [text for text in texts if text.startswith(_OF_TOOLS)] if utterance.kind == "tool" else texts
 
 
 @kept_command("rename", command)
