@@ -39,7 +39,7 @@ def laptop(served, tmp_path):
         assert done.returncode == code, (arguments, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
-    assert f"Logged in to {server.url}, agent main." in run("login", server.url, text=f"{token}\n")
+    assert f"Logged in to {server.url} as laptop (admin), agent main." in run("login", server.url, text=f"{token}\n")
     return run
 
 
@@ -126,6 +126,18 @@ def test_texts_wait_while_the_server_is_away(laptop, served):
         assert laptop("get", "today").count("And then this.") == 1
     finally:
         again.stop()
+
+
+def test_a_chat_is_with_the_agent_of_the_server(laptop, served):
+    _, place, _ = served
+    answer = json.loads(laptop("chat", "-m", "Which port is staging on?", "--json"))
+    assert "5433" in answer["reply"]
+    assert answer["sessionId"]
+    assert "5433" in laptop("chat", text="Which port is staging on?\n")
+    assert "Agent main" in laptop("chat", "-m", "/status")
+    with SessionStore(load_config(home=str(place / "home"), workspace=str(place / "workspace")).config) as sessions:
+        (record,) = sessions.recent()
+        assert (record.id, record.channel, record.messages) == (answer["sessionId"], "http", 4)
 
 
 def test_mcp_on_this_machine_is_passed_on(laptop, served, tmp_path):

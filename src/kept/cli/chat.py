@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING, assert_never
 
 from kept.cli.options import kept_command, option
@@ -15,8 +15,10 @@ from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
     from kept.agent.events import AgentEvent, ApprovalAsked, Reply
+    from kept.cli.remote_chat import RemoteConversation
     from kept.gateway.dispatcher import LocalConversation
 
+    Conversation = LocalConversation | RemoteConversation
 
 _SIGN, _ERASE_LINE = "thinking ...", "\r\x1b[K"
 _YES = ("y", "yes")
@@ -74,7 +76,14 @@ def command(options: Globals, message: str | None, session: str | None) -> None:
             _ask_once(conversation, runner, message.strip(), as_json=options.as_json)
 
 
-def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[LocalConversation, asyncio.Runner]:
+def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Conversation, asyncio.Runner]:
+    ask = ask_at_terminal if sys.stdin.isatty() else None
+    if home := options.login():
+        from kept.cli.remote_chat import RemoteConversation
+        from kept.client.server_connection import ServerConnection, read_login
+
+        connection = stack.enter_context(closing(ServerConnection(read_login(home))))
+        return RemoteConversation(connection, name=session, ask=ask), stack.enter_context(asyncio.Runner())
     from kept.gateway.app import open_dispatcher, open_model, open_sessions
     from kept.gateway.dispatcher import LocalConversation
     from kept.memory import Memory
@@ -87,14 +96,13 @@ def _open(options: Globals, session: str | None, stack: ExitStack) -> tuple[Loca
     runner = stack.enter_context(asyncio.Runner())
     stack.callback(lambda: runner.run(model.close()))
     stack.callback(lambda: runner.run(dispatcher.close()))
-    ask = ask_at_terminal if sys.stdin.isatty() else None
     return LocalConversation(dispatcher, name=session, ask=ask), runner
 
 
 # a single message
 
 
-def _ask_once(conversation: LocalConversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
+def _ask_once(conversation: Conversation, runner: asyncio.Runner, text: str, *, as_json: bool) -> None:
     """Answer a message. In a pipe, only the complete reply goes to standard output."""
     from kept.agent.events import Notice, ToolEnded
 
@@ -135,7 +143,7 @@ def _ask_once(conversation: LocalConversation, runner: asyncio.Runner, text: str
 # an interactive conversation
 
 
-def _talk(conversation: LocalConversation, runner: asyncio.Runner) -> None:
+def _talk(conversation: Conversation, runner: asyncio.Runner) -> None:
     """Answer messages until there are no more. Ctrl-C stops an answer, not the conversation."""
     echo("Ctrl-C stops an answer, Ctrl-D leaves. /help lists the commands.", err=True)
     with suppress(ImportError):  # some Python was built without it. It also keeps earlier lines for the arrow keys.
@@ -167,7 +175,7 @@ def _talk(conversation: LocalConversation, runner: asyncio.Runner) -> None:
             warn(f"{exc.message} {exc.hint}" if isinstance(exc, KeptError) else unexpected)
 
 
-async def _answer(conversation: LocalConversation, screen: ChatScreen, text: str) -> None:
+async def _answer(conversation: Conversation, screen: ChatScreen, text: str) -> None:
     screen.wait()
     await conversation.answer(text, screen.show)
 

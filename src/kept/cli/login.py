@@ -10,7 +10,7 @@ import click
 from kept.cli.options import kept_command
 from kept.cli.output import echo, read_stdin
 from kept.cli.root import Globals
-from kept.client.server_connection import Login, ServerConnection, is_logged_in, write_login
+from kept.client.server_connection import Login, ServerConnection, TokenRights, is_logged_in, write_login
 from kept.config.layers import find_home
 from kept.errors import NotFound
 
@@ -23,25 +23,24 @@ def command(options: Globals, url: str) -> None:
     """Use the memory that the server at URL keeps, instead of one on this machine.
 
     The token is asked for, or read from standard input. It is stored in the home, readable only by you. From then on
-    add, search, get, list, history, undo, review, forget, sessions and status work on the server.
+    add, search, chat and the other commands about the memory work on the server.
 
     \b
     kept login https://memory.example.org
     kept login http://127.0.0.1:8750
     """
     from kept.base.durable import make_private_folder
-    from kept.base.reports import Status
     from kept.storage.open import open_folder
 
     token = click.prompt("Token", hide_input=True, err=True) if sys.stdin.isatty() else read_stdin(_MAX_TOKEN_BYTES)
     login = Login.of(url, token.strip())
     connection = ServerConnection(login)
-    status = connection.call("status", Status)
+    rights = connection.call("rights", TokenRights)
     connection.close()
     home = find_home(options.home)
     make_private_folder(home)
-    write_login(open_folder(home), replace(login, agent=status.agent))
-    echo(f"Logged in to {login.url}, agent {status.agent}.")
+    write_login(open_folder(home), replace(login, agent=rights.agent, person=rights.person))
+    echo(f"Logged in to {login.url} as {rights.name} ({', '.join(rights.scopes)}), agent {rights.agent}.")
 
 
 @kept_command("logout")

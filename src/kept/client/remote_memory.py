@@ -15,13 +15,13 @@ from kept.base.reports import Status
 from kept.client.outbox import Outbox, WaitingWrite
 from kept.client.server_connection import ServerConnection, read_login
 from kept.errors import ServerUnreachable
+from kept.notes.history.note_history import Author, NoteChange
+from kept.notes.history.undo import UndoResult
+from kept.notes.review_queue import ReviewItem, ReviewList, ReviewPreview, ReviewResult
 
 if TYPE_CHECKING:
     from kept.forgetting.plan import ForgetPlan
     from kept.forgetting.receipt import ForgetReceipt
-    from kept.notes.history.note_history import Author, NoteChange
-    from kept.notes.history.undo import UndoResult
-    from kept.notes.review_queue import ReviewItem, ReviewList, ReviewPreview, ReviewResult
     from kept.storage.contract import Storage
 
     When = dt.datetime | dt.date | dt.timedelta | str
@@ -174,14 +174,10 @@ class RemoteHistory(_Part):
         session: str | None = None,
         max_results: int | None = None,
     ) -> tuple[NoteChange, ...]:
-        from kept.notes.history.note_history import NoteChange
-
         filters = {"since": _when(since), "by": by, "session": session, "max_results": max_results}
         return self._call("history/changes", tuple[NoteChange, ...], note=_path(note), **filters)
 
     def find_changes(self, ids: Sequence[str]) -> Sequence[NoteChange]:
-        from kept.notes.history.note_history import NoteChange
-
         return self._call("history/find_changes", tuple[NoteChange, ...], ids=list(ids))
 
     def diff(self, change: NoteChange) -> str:
@@ -198,8 +194,6 @@ class RemoteHistory(_Part):
         why: str = "",
         dry_run: bool = False,
     ) -> UndoResult:
-        from kept.notes.history.undo import UndoResult
-
         ids = None if change is None else _texts(change)
         filters = {"session": session, "since": _when(since), "by": by, "why": why, "dry_run": dry_run}
         return self._call("history/undo", UndoResult, change=ids, **filters)
@@ -209,28 +203,18 @@ class RemoteReview(_Part):
     """Writes of agents that wait for a person, as `Memory.review` has them."""
 
     def list(self, *, session: str | None = None) -> ReviewList:
-        from kept.notes.review_queue import ReviewList
-
         return self._call("review/list", ReviewList, session=session)
 
     def get(self, item_id: str) -> ReviewItem:
-        from kept.notes.review_queue import ReviewItem
-
         return self._call("review/get", ReviewItem, item_id=item_id)
 
     def preview(self, item: ReviewItem) -> ReviewPreview:
-        from kept.notes.review_queue import ReviewPreview
-
         return self._call("review/preview", ReviewPreview, item_id=item.id)
 
     def accept(self, item_id: str, *, text: str | None = None, author: Author | None = None) -> ReviewResult:
-        from kept.notes.review_queue import ReviewResult
-
         return self._call("review/accept", ReviewResult, item_id=item_id, text=text)
 
     def reject(self, item_id: str, *, author: Author | None = None) -> ReviewResult:
-        from kept.notes.review_queue import ReviewResult
-
         return self._call("review/reject", ReviewResult, item_id=item_id)
 
 

@@ -25,6 +25,7 @@ T = TypeVar("T")
 LOGIN = "login.json"
 """Document of a home: which server has the memory, and the token for it."""
 API = "/v1/memory/"
+_JSON = {"Content-Type": "application/json"}
 _CONNECT_S = 5.0
 _TIMEOUT_S = 60.0
 _TRY_LATER = "Check the address and the network. What you write waits here, and is sent later."
@@ -37,6 +38,8 @@ class Login:
     token: str
     agent: str = "main"
     """Agent of the server whose memory the token is for."""
+    person: str | None = None
+    """Person that the token is for, if it is for one."""
 
     @classmethod
     def of(cls, url: str, token: str) -> Login:
@@ -50,6 +53,16 @@ class Login:
             hint = "Use https://, with a proxy with TLS in front of the server."
             raise UsageError("The token would cross the network in clear.", hint=hint)
         return cls(endpoint.origin, token)
+
+
+@frozen
+class TokenRights:
+    """What a token may do, as the server says."""
+
+    agent: str
+    name: str
+    scopes: tuple[str, ...]
+    person: str | None = None
 
 
 def is_logged_in(home: str) -> bool:
@@ -86,20 +99,30 @@ class ServerConnection:
     def call(self, operation: str, result: type[T], /, **arguments: Any) -> T:
         """Return what an operation returns. Arguments that are None are left out."""
         sent = {name: value for name, value in arguments.items() if value is not None}
-        tree = self._post(API + operation, sent)
+        tree = self.post(API + operation, sent)
         try:
             return cast("T", tree["result"] if result is object else read_value(result, tree["result"]))
         except (ValueError, KeyError, TypeError) as exc:
             hint = "It may have another version: compare 'kept --version' there and here."
             raise ServerUnreachable(f"{self.login.url} answered {operation} in another form.", hint=hint) from exc
 
-    def _post(self, path: str, body: Any) -> Any:
-        content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-        with self.stream(path, content, {"Content-Type": "application/json"}) as answer:
+    def post(self, path: str, body: Any) -> Any:
+        """Send an object, and return the one that is the answer."""
+        with self.stream(path, _dump(body), _JSON) as answer:
             tree = _parse(answer.read())
         if tree is None:
             raise _error_of(self.login.url, answer.status_code, tree)
         return tree
+
+    def events(self, path: str, body: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Send an object, and yield the events of the answer, each with its name, as they come."""
+        name = ""
+        with self.stream(path, _dump(body), {**_JSON, "Accept": "text/event-stream"}) as answer:
+            for line in answer.iter_lines():
+                if line.startswith("event:"):
+                    name = line.removeprefix("event:").strip()
+                elif line.startswith("data:") and (tree := _parse(line.removeprefix("data:").encode())) is not None:
+                    yield name, tree
 
     @contextmanager
     def stream(self, path: str, content: bytes | Iterable[bytes], headers: Mapping[str, str]) -> Iterator[Response]:
@@ -132,6 +155,10 @@ class ServerConnection:
             http, self._http = self._http, None
         if http is not None:
             http.close()
+
+
+def _dump(body: Any) -> bytes:
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _parse(body: bytes) -> Any:

@@ -27,7 +27,7 @@ from starlette.routing import Route
 from kept import __version__
 from kept.agent.recent_context import Sent, recent_context
 from kept.agent.tools.toolbox import Toolbox
-from kept.base.grants import Act, Grant
+from kept.base.grants import SCOPES, Act, Grant
 from kept.base.json_values import read_value, to_tree, type_hints
 from kept.base.listings import BrokenLinks, Listing, NoteLinks, TagList
 from kept.base.net.serving import GRANT, ROUTE, App, error_body
@@ -36,7 +36,7 @@ from kept.base.reports import Status
 from kept.base.values import frozen
 from kept.base.visibility import PROJECTS_FOLDER
 from kept.client.remote_sessions import RestoredSession, SentDraft, SentLine
-from kept.client.server_connection import API
+from kept.client.server_connection import API, TokenRights
 from kept.errors import EntryRefused, KeptError, SessionKeyInvalid, UsageError
 from kept.forgetting.forgetter import MemoryForgetting
 from kept.forgetting.plan import ForgetPlan
@@ -170,6 +170,13 @@ def _read_session(call: ApiCall) -> list[SentLine]:
     ]
 
 
+def _rights(call: ApiCall) -> TokenRights:
+    agent = call.memory.config.agent_id
+    if call.grant is None:
+        return TokenRights(agent, "everybody", SCOPES)
+    return TokenRights(agent, call.grant.name, tuple(sorted(call.grant.scopes)), call.grant.person)
+
+
 def _recent_sessions(call: ApiCall) -> list[SessionRecord]:
     return call.toolbox.visible_sessions(**call.arguments)
 
@@ -263,6 +270,7 @@ OPERATIONS: dict[str, Operation] = {
         run=_list,
     ),
     "status": Operation("read", Status),
+    "rights": Operation("read", TokenRights, run=_rights),
     "notes/tags": Operation("read", TagList),
     "notes/links": Operation("read", NoteLinks, {"note": str}, ("note",)),
     "notes/broken_links": Operation("read", BrokenLinks),
