@@ -10,8 +10,8 @@ import click
 from kept.cli.options import kept_command
 from kept.cli.output import echo, read_stdin
 from kept.cli.root import Globals
-from kept.client.server_connection import Login, ServerConnection, TokenRights, is_logged_in, write_login
-from kept.config.layers import find_home
+from kept.client.server_connection import Login, ServerConnection, TokenRights, write_login
+from kept.config.layers import find_home, find_login
 from kept.errors import NotFound
 
 _MAX_TOKEN_BYTES = 1_000
@@ -49,7 +49,7 @@ def logout_command(options: Globals) -> None:
     from kept.storage.open import open_folder
 
     home = find_home(options.home)
-    if not is_logged_in(home):
+    if find_login(home) is None:
         raise NotFound("This machine is not logged in to a server.", hint="'kept login URL' does that.")
     write_login(open_folder(home), None)
     echo("Logged out. The token still works elsewhere: 'kept token revoke' ends it.")

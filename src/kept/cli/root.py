@@ -132,12 +132,11 @@ class Globals:
 
     def login(self) -> Storage | None:
         """Return the home if it names a server that has the memory, unless this run names another memory."""
-        from kept.client.server_connection import is_logged_in
-        from kept.config.layers import find_home
+        from kept.config.layers import find_login
         from kept.storage.open import open_folder
 
-        home = find_home(self.home)
-        return open_folder(home) if is_logged_in(home) and not (self.workspace or self.agent) else None
+        home = None if self.workspace or self.agent else find_login(self.home)
+        return open_folder(home) if home else None
 
     def memory(self, *, person: str | None = None) -> Memory:
         """Open the memory, as a person sees it if one is named: here, or on the server that has it."""

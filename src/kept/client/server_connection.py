@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from kept.base.json_values import from_tree, read_value, to_tree
 from kept.base.limits import printable_line, read_object
 from kept.base.values import frozen
+from kept.config.layers import LOGIN
 from kept.errors import KeptError, NotFound, ServerUnreachable, UsageError
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOGIN = "login.json"
-"""Document of a home: which server has the memory, and the token for it."""
 API = "/v1/memory/"
 _JSON = {"Content-Type": "application/json"}
 _CONNECT_S = 5.0
@@ -63,11 +61,6 @@ class TokenRights:
     name: str
     scopes: tuple[str, ...]
     person: str | None = None
-
-
-def is_logged_in(home: str) -> bool:
-    """Return whether a home names a server. Cheap: every command asks."""
-    return os.path.exists(os.path.join(home, LOGIN))
 
 
 def read_login(home: Storage) -> Login:

@@ -30,6 +30,8 @@ _NOT_SETTINGS = ("KEPT_HOME", "KEPT_AGENT", "KEPT_CONFIG", "KEPT_DATABASE")
 _SHORT_NAMES = ("KEPT_WORKSPACE", "KEPT_WORKSPACE_LAYOUT")
 """Variables for settings in no group."""
 MAIN_AGENT = "main"
+LOGIN = "login.json"
+"""Document of a home: which server has the memory, and the token for it."""
 MAX_BYTES = 256_000
 """Limit of a file of settings."""
 _UNCHANGED = "Nothing was changed."
@@ -61,6 +63,12 @@ class LoadedConfig:
 
 def find_home(home: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
     return expand(home or environ.get("KEPT_HOME") or "~/.kept")
+
+
+def find_login(home: str | None = None) -> str | None:
+    """Return the home if it names a server that has the memory, or None. Cheap: every command asks."""
+    home = find_home(home)
+    return home if os.path.exists(os.path.join(home, LOGIN)) else None
 
 
 def load_config(
