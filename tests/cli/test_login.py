@@ -137,7 +137,7 @@ def test_a_chat_is_with_the_agent_of_the_server(laptop, served):
     assert "Agent main" in laptop("chat", "-m", "/status")
     with SessionStore(load_config(home=str(place / "home"), workspace=str(place / "workspace")).config) as sessions:
         (record,) = sessions.recent()
-        assert (record.id, record.channel, record.messages) == (answer["sessionId"], "http", 4)
+        assert (record.id, record.channel, record.messages) == (answer["sessionId"], "http", 8)
 
 
 def test_mcp_on_this_machine_is_passed_on(laptop, served, tmp_path):

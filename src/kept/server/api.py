@@ -171,6 +171,7 @@ def _read_session(call: ApiCall) -> list[SentLine]:
 
 
 def _rights(call: ApiCall) -> TokenRights:
+    """Return what the token may do, and for whom it is."""
     agent = call.memory.config.agent_id
     if call.grant is None:
         return TokenRights(agent, "everybody", SCOPES)
@@ -209,6 +210,7 @@ def _list_deleted(call: ApiCall) -> list[DeletedSession]:
 
 
 def _import_draft(call: ApiCall) -> SessionOutcome:
+    """Write what is new of a session that was read from the files of another program."""
     try:
         draft = call.arguments["draft"].to_draft()
     except DamagedEntry as exc:
@@ -224,6 +226,7 @@ def _find_project(call: ApiCall) -> str:
 
 
 def _context(call: ApiCall) -> str:
+    """Return what another agent gets at the start of a session."""
     memory, project = call.memory, _find_project(call) or None
     bound = Memory(memory.config, clock=memory.clock, project=project, viewer=memory.viewer)
     chosen = {name: call.arguments.get(name) for name in ("cwd", "current", "sent")}
@@ -470,7 +473,7 @@ def _json_content(schema: Any) -> dict[str, Any]:
 def _summary(path: str) -> str:
     """Return the first sentence of the documentation of a method."""
     part, _, name = path.rpartition("/")
-    text = inspect.getdoc(getattr(_PARTS[part], name)) or ""
+    text = inspect.getdoc(getattr(_PARTS[part], name, OPERATIONS[path].run)) or ""
     return " ".join(text.partition("\n\n")[0].split())
 
 
