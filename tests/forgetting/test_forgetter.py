@@ -119,13 +119,13 @@ def test_words_are_whole_words_in_any_case_over_line_breaks(planted):
 
 
 def test_a_citation_goes_with_what_was_made_of_it_and_its_copies_only_if_they_are_chosen(planted):
-    planted.say("The vault opens with the number 8813.")
+    planted.say("The vault opens with the word quokka.")
     (record,) = planted.sessions.recent()
     cited = f"{record.citation}#L4"
     planted.note(
         "facts.md", f"- Ada: the vault has a code (from {cited})\n- Boats are blue (from {record.citation}#L2)\n"
     )
-    planted.note("copy.md", "> The vault opens with the number 8813.\n\nother\n")
+    planted.note("copy.md", "> The vault opens with the word quokka.\n\nother\n")
     plan = planted.memory.forgetting.plan(cited)
     assert [(place.kind, place.citation) for place in plan.places] == [
         ("conversation", cited),
@@ -134,7 +134,7 @@ def test_a_citation_goes_with_what_was_made_of_it_and_its_copies_only_if_they_ar
     assert [place.citation for place in plan.candidates] == ["memory/copy.md#L1"]
     receipt = planted.memory.forgetting.apply(plan.choose("1,2,3"))
     assert receipt.request == "citation"
-    assert planted.left("8813") == []
+    assert planted.left("quokka") == []
     assert (planted.workspace / "memory" / "facts.md").read_text().startswith("- Boats are blue")
 
 
