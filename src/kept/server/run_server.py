@@ -54,6 +54,7 @@ from kept.server.requests import (
     agent_switch,
     answer_metrics,
 )
+from kept.server.shared_gateway import SharedGateway
 from kept.server.tokens import KnownTokens
 from kept.sessions.store import SessionStore
 from kept.storage.open import open_agent, open_home
@@ -149,9 +150,11 @@ def run_server(
         return
     answered = [with_session_age(agent) for agent in served_agents(loaded)] if "messages" in preset.parts else [loaded]
     with ExitStack() as opened:
+        is_shared = preset.command == "serve" and bool(config.database)
         if "messages" in preset.parts:
             finish_forgets(answered)
-            hold_gateway_lease(config, opened)
+            if not is_shared:
+                hold_gateway_lease(config, opened)
         bound = opened.enter_context(closing(listen(preset))) if preset.listens else None
         own = {agent.config.agent_id: agent for agent in answered}
         others = settings_by_agent(loaded) if preset.command == "serve" else {}  # a token may be for any of them
@@ -162,10 +165,15 @@ def run_server(
         live = {name: opened.enter_context(LiveIndex(agents[name].memory)) for name in own}
 
         async def serve() -> None:
-            gateway, problem = None, None
+            gateway: Gateway | SharedGateway | None = None
+            problem = None
             async with AsyncExitStack() as models:
                 try:
-                    if "messages" in preset.parts:
+                    if is_shared and bound is not None:
+                        url = _url_of(_reachable_host(preset), bound.getsockname()[1])
+                        open_gateway = partial(_open_gateway, answered, agents, open_model, report)
+                        gateway = SharedGateway(open_home(config), open_gateway, url)
+                    elif "messages" in preset.parts:
                         gateway = _open_gateway(answered, agents, open_model, report, models)
                 except KeptError as exc:  # `kept serve` has other parts, and goes on without
                     if preset.command == "gateway":
@@ -205,7 +213,7 @@ class Server:
     agents: Mapping[str, Toolbox]
     tokens: KnownTokens
     bound: socket.socket | None
-    gateway: Gateway | None = None
+    gateway: Gateway | SharedGateway | None = None
     problem: KeptError | None = None
     """Why no messages are answered, if there is no gateway."""
     live: Mapping[str, LiveIndex] = field(default_factory=dict)
@@ -228,15 +236,18 @@ class Server:
         if "figures" in preset.parts:
             from kept.server.figures import ServeFigures
 
-            responders = self.gateway.responders if self.gateway else {}
             self._figures = ServeFigures(
                 {name: live.state for name, live in self.live.items()},
-                {name: responder.limits.count for name, responder in responders.items()},
+                {name: partial(self._count_queue, name) for name in (self.live if self.gateway else ())},
             )
         self._readiness = Readiness(agent.memory)
         self._mcp_apps = (
             {name: make_mcp_app(agent) for name, agent in self.agents.items()} if "mcp" in preset.parts else {}
         )
+
+    def _count_queue(self, agent: str) -> int:
+        responders = self.gateway.responders if self.gateway else {}
+        return responders[agent].limits.count() if agent in responders else 0
 
     # the applications
 
@@ -345,11 +356,19 @@ def open_access(config: Config, tokens: KnownTokens, preset: Preset) -> WebAcces
     return WebAccess(load_key(open_agent(config), "web.key"), SystemClock(), tokens, always_links=preset.takes_links)
 
 
+def _url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _reachable_host(preset: Preset) -> str:
+    """Return the name under which other machines reach this server."""
+    return socket.gethostname() if preset.host in _ANY_ADDRESS else preset.host
+
+
 def _address(
     preset: Preset, access: WebAccess, tokens: KnownTokens, port: int, *, is_running: bool = False
 ) -> ServerAddress:
-    host = "127.0.0.1" if preset.host in _ANY_ADDRESS else preset.host
-    url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    url = _url_of("127.0.0.1" if preset.host in _ANY_ADDRESS else preset.host, port) + "/"
     link = f"{url}open?key={access.make_link_key()}" if "pages" in preset.parts and access.takes_links else None
     return ServerAddress(url, link, tokens.is_required, is_running)
 
