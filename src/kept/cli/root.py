@@ -75,6 +75,7 @@ class Globals:
     workspace: str | None = None
     agent: str | None = None
     config_file: str | None = None
+    database: str | None = None
     settings: tuple[tuple[str, Any], ...] = ()
     """Keys with values, of which the last counts."""
     debug: bool = False
@@ -118,6 +119,7 @@ class Globals:
             workspace=workspace or self.workspace,
             agent=self.agent,
             config_file=self.config_file,
+            database=self.database,
             settings=dict(self.settings) | (settings or {}),
             new_agent=new_agent,
         )
@@ -135,7 +137,8 @@ class Globals:
         from kept.config.layers import find_login
         from kept.storage.open import open_folder
 
-        home = None if self.workspace or self.agent else find_login(self.home)
+        is_here = self.workspace or self.agent or self.database or os.environ.get("KEPT_DATABASE")
+        home = None if is_here else find_login(self.home)
         return open_folder(home) if home else None
 
     def memory(self, *, person: str | None = None) -> Memory:
@@ -215,6 +218,7 @@ _GLOBAL_OPTIONS = (
     ("--home", "home", "DIR", "Folder of the index and the settings (default: ~/.kept)."),
     ("--agent", "agent", "NAME", "Agent whose memory to use (default: main)."),
     ("--config", "config_file", "FILE", "Settings file to use instead of HOME/config.yaml."),
+    ("--database", "database", "URL", "PostgreSQL database that has the memory (default: KEPT_DATABASE)."),
     ("--set", "settings", "KEY=VALUE", "Override one setting for this run."),
     ("--debug", "debug", None, "Show a traceback on errors."),
     ("--json", "as_json", None, "Print JSON for scripts."),

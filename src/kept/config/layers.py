@@ -77,6 +77,7 @@ def load_config(
     workspace: str | None = None,
     agent: str | None = None,
     config_file: str | None = None,
+    database: str | None = None,
     settings: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     trust_workspace: bool = False,
@@ -121,7 +122,7 @@ def load_config(
         trusts_workspace=trust_workspace or is_named,
         conversations="agent" if is_named else _find_conversations(home, agent_id, workspace_path, configured),
         models_folder=os.path.join(home, "models"),
-        database=env.get("KEPT_DATABASE", ""),
+        database=database or env.get("KEPT_DATABASE", ""),
         notices=tuple(notices),
     )
     return LoadedConfig(config, origins, ConfigFile(path, raw is not None))

@@ -167,8 +167,8 @@ class SharedGateway:
             message = "The server that answers messages cannot be reached. Another one takes over within 20 seconds."
             await refuse(send, 503, "gateway_unreachable", message, _HEARTBEAT_S)
             return
-        kept = {name: value for name, value in answer.headers.items() if name not in _OWN_HEADERS}
-        response = StreamingResponse(_body(answer), answer.status_code, kept)
+        passed_on = {name: value for name, value in answer.headers.items() if name not in _OWN_HEADERS}
+        response = StreamingResponse(_body(answer), answer.status_code, passed_on)
         await response(request.scope, request.receive, send)
 
 
