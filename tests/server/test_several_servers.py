@@ -60,6 +60,19 @@ def test_every_server_knows_what_another_was_told(team, tmp_path, database_addre
     assert [say(server, token, "Hello?").status_code for server in (first, second)] == [401, 401]
 
 
+def test_what_is_forgotten_over_mcp_is_gone_from_the_inbox_too(team, tmp_path, database_address):
+    token = run(database_address, tmp_path, "token", "create", "ada", "--scope", "admin")
+    server = team("one")
+    wait_until(lambda: say(server, token, "/status").status_code == 200, "the server answers")
+    assert say(server, token, "The code of the vault is heliotrope.", id="secret").status_code == 200
+    shown = server.call(token, "memory_forget", query="heliotrope")["content"][0]["text"]
+    receipt = server.call(token, "memory_forget", query="heliotrope", confirm=shown.rpartition("confirm: ")[2])
+    assert "Receipt" in (text := receipt["content"][0]["text"])
+    assert "inbox" not in text
+    with server.client(token) as client:
+        assert "heliotrope" not in client.get("/v1/messages/secret").text
+
+
 def test_another_server_answers_when_the_one_that_did_is_killed(team, tmp_path, database_address):
     token = run(database_address, tmp_path, "token", "create", "ada", "--scope", "admin")
     first = team("one")

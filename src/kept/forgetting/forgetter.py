@@ -64,6 +64,8 @@ OnStep = Callable[[str], None]
 """Called with the name of each step before it begins."""
 BlankInbox = Callable[[Matches, frozenset[str]], int]
 """Takes texts that match out of the conversations with some keys, in the inbox of this process."""
+running_inboxes: dict[str, BlankInbox] = {}
+"""Inboxes that gateways in this process write, by the folder of their agent."""
 
 
 @frozen
@@ -107,14 +109,12 @@ class MemoryForgetting:
             scope = ForgetScope(self.config, self.workspace, sessions, self.view, by_tool, self.search)
             return plan_forget(scope, *named[0], allow_all=allow_all)
 
-    def apply(
-        self, plan: ForgetPlan, *, inbox: BlankInbox | None = None, on_step: OnStep = lambda name: None
-    ) -> ForgetReceipt:
+    def apply(self, plan: ForgetPlan, *, on_step: OnStep = lambda name: None) -> ForgetReceipt:
         """Remove the places of a plan and nothing else, and search all bytes for what is left. It cannot be undone.
 
         `ForgetPlan.choose` narrows a plan to some of its places, or adds candidates.
 
-        ``on_step`` is called with the name of each step before it begins. ``inbox`` changes that of a running gateway.
+        ``on_step`` is called with the name of each step before it begins.
         """
         if not plan.places:
             raise ForgetFailed("There is nothing to forget.", hint="No note and no conversation has it.")
@@ -126,10 +126,10 @@ class MemoryForgetting:
                 removed.update(data)
             scope = self.view.folder if self.view.is_bound else None
             plan = plan.select(plan.places)
-            order = ForgetOrder(new_id(), self.workspace.root, plan, salt.hex(), removed.hexdigest(), scope)
+            order = ForgetOrder(new_id(), self.place, plan, salt.hex(), removed.hexdigest(), scope)
             on_step("journal")
             write_journal(self.agent, order)
-            return Removal(self, order, inbox).run(on_step)
+            return Removal(self, order).run(on_step)
 
     def finish(self) -> ForgetReceipt | None:
         """Finish a forget that was interrupted. Return None if there is none, or if another process is at it.
@@ -148,9 +148,14 @@ class MemoryForgetting:
     def agent(self) -> Storage:
         return open_agent(self.config)
 
+    @property
+    def place(self) -> str:
+        """Which notes they are: a folder, or nothing in a database, where an agent has only these."""
+        return "" if self.config.database else self.workspace.root
+
     def _finish(self, on_step: OnStep) -> ForgetReceipt | None:
         order = read_journal(self.agent)
-        if order is not None and order.workspace != self.workspace.root:
+        if order is not None and order.workspace != self.place:
             raise ForgetFailed(
                 f"A forget in {order.workspace} was interrupted, and is not finished yet.",
                 hint=f"To finish it: kept --workspace '{order.workspace}' doctor --fix",
@@ -161,8 +166,8 @@ class MemoryForgetting:
 class Removal:
     """Carries out an order."""
 
-    def __init__(self, forgetting: MemoryForgetting, order: ForgetOrder, inbox: BlankInbox | None = None) -> None:
-        self.forgetting, self.order, self.inbox = forgetting, order, inbox
+    def __init__(self, forgetting: MemoryForgetting, order: ForgetOrder) -> None:
+        self.forgetting, self.order = forgetting, order
         self.config, self.agent, self.workspace = forgetting.config, forgetting.agent, forgetting.workspace
         self.outcome = Outcome()
 
@@ -306,8 +311,8 @@ class Removal:
             return
         # Copies of chosen messages go. Others may keep the words if some places do.
         matcher = Matcher(Needles((), plan.needles.lines) if plan.is_partial else plan.needles)
-        if self.inbox is not None:
-            self.inbox(matcher.matches, keys)
+        if blank := running_inboxes.get(self.config.paths.folder):
+            blank(matcher.matches, keys)
             return
 
         def plan_lines() -> Iterator[Change]:

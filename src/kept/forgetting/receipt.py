@@ -62,7 +62,7 @@ class ByteScan:
 def _search_bytes(config: Config, order: ForgetOrder) -> tuple[ByteScan, list[LeftOver], list[str]]:
     """Search every file below the home and the workspace, and their names, except for models and the journal. Return
     also the files that still have it, and those that cannot be read."""
-    needles, roots = order.plan.needles, (config.home, order.workspace)
+    needles, roots = order.plan.needles, tuple(filter(None, (config.home, order.workspace)))
     matcher = Matcher(needles)
     # How the texts may be stored, each with a pattern that does not match words inside of others.
     forms = {data: re.escape(data) for line in needles.longest_lines for data in byte_forms(line)}
@@ -91,7 +91,7 @@ def _search_bytes(config: Config, order: ForgetOrder) -> tuple[ByteScan, list[Le
 def _is_shared(path: str, workspace: str) -> bool:
     """Return whether who sees only a part of the memory may learn what a file has."""
     hidden = tuple(os.path.join(workspace, name, "") for name in (PROJECTS_FOLDER, PRIVATE_FOLDER, ".kept"))
-    return path.startswith(os.path.join(workspace, "")) and not path.startswith(hidden)
+    return bool(workspace) and path.startswith(os.path.join(workspace, "")) and not path.startswith(hidden)
 
 
 def iter_all_files(roots: Iterable[str], leave_out: frozenset[str] = frozenset()) -> Iterator[str]:

@@ -20,9 +20,8 @@ from kept.base.limits import clip
 from kept.base.records import Hit
 from kept.base.values import frozen
 from kept.errors import EmptyNote, KeptError, SessionNotFound, UsageError
-from kept.forgetting.forgetter import BlankInbox
 from kept.gateway.forget_dialogue import answer_forget
-from kept.gateway.inbox import AcceptedMessage, Inbox
+from kept.gateway.inbox import AcceptedMessage
 from kept.memory import Memory
 from kept.notes.history.note_history import Author
 from kept.sessions.entries import CHANNEL, FORWARDED
@@ -112,14 +111,10 @@ class Commands:
         self._memory = agent.services.memory
         self._sessions = agent.services.sessions
         self._people = agent.services.people
-        self._more_status: Callable[[], list[str]] = list
-        self._inbox: BlankInbox | None = None
+        self.more_status: Callable[[], list[str]] | None = None
+        """Returns the lines of a gateway about its queue, for /status. None outside of one."""
         self._decided: dict[str, str] = {}
         """Replies to /approve and /deny that were carried out before their turn came, by the id of the message."""
-
-    def use_inbox(self, inbox: Inbox, more_status: Callable[[], list[str]]) -> None:
-        """Let /forget scrub the inbox of this process too, and /status show these lines about its queue."""
-        self._inbox, self._more_status = inbox.blank, more_status
 
     async def run(self, call: CommandCall) -> str:
         """Return the reply to a command. Errors become replies."""
@@ -146,7 +141,7 @@ class Commands:
             if name in handlers:
                 return await asyncio.to_thread(handlers[name], call)
         except KeptError as exc:
-            if self._inbox is None or exc.http < 500:
+            if self.more_status is None or exc.http < 500:
                 return f"{exc.message} {exc.hint}".strip()
             # In a chat, others may read along: errors that are not about the request may name a path or a setting.
             log.warning("a command failed: %s %s", exc.message, exc.hint)
@@ -183,7 +178,7 @@ class Commands:
             *([f"You are {memory.viewer.name} here.{self._owner_remark(memory)}"] if memory.viewer else []),
             f"Memory: {status.files} files, {status.chunks} passages.",
             *status.degraded,
-            *self._more_status(),
+            *(self.more_status() if self.more_status else ()),
         ]
         return "\n".join(lines)
 
@@ -213,7 +208,7 @@ class Commands:
 
     def _forget(self, call: CommandCall) -> str:
         memory = self._memory_of(call.session_id)
-        return answer_forget(memory, self._sessions, call.session_id, call.rest, inbox=self._inbox)
+        return answer_forget(memory, self._sessions, call.session_id, call.rest)
 
     def decide_now(self, call: CommandCall, *, by: str, approval_id: str | None = None) -> None:
         """Carry out /approve or /deny while an answer waits for it: the command itself waits behind that answer.

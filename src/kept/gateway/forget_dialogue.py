@@ -12,7 +12,6 @@ from typing import Any
 from kept.base.limits import clip
 from kept.base.wording import plural
 from kept.errors import ForgetTooMuch
-from kept.forgetting.forgetter import BlankInbox
 from kept.forgetting.places import FORGET_STATE
 from kept.forgetting.plan import ForgetPlan
 from kept.forgetting.receipt import ForgetReceipt
@@ -37,9 +36,7 @@ def plan_in_chat(memory: Memory, query: str) -> ForgetPlan:
         raise ForgetTooMuch(exc.message, hint=_NARROWER) from None
 
 
-def answer_forget(
-    memory: Memory, sessions: SessionStore, session_id: str, query: str, *, inbox: BlankInbox | None
-) -> str:
+def answer_forget(memory: Memory, sessions: SessionStore, session_id: str, query: str) -> str:
     """Return the reply to /forget: the places of something, or what became of a choice among those that were shown."""
     if not query:
         return "Say what to forget: /forget QUERY. You will see what would go before anything is removed."
@@ -64,7 +61,7 @@ def answer_forget(
         return f"Nothing was forgotten: name the numbers.\n\n{describe_plan(plan)}"
     sessions.append(session_id, StateEntry(FORGET_STATE, None))
     chosen = plan.choose(answer)
-    receipt = memory.forgetting.apply(chosen, inbox=inbox)
+    receipt = memory.forgetting.apply(chosen)
     return describe_receipt(receipt, len(chosen.places), is_private=memory.viewer is not None)
 
 

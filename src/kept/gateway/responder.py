@@ -33,6 +33,7 @@ from kept.base.limits import utf8_safe
 from kept.base.remote_errors import MessageConflict, MessageNotFound
 from kept.config.gateway_settings import ResponderSettings
 from kept.errors import KeptError, WriteFailed
+from kept.forgetting.forgetter import running_inboxes
 from kept.gateway.channel import (
     MAX_PARTS,
     TOO_LONG,
@@ -76,7 +77,10 @@ class Responder:
         self.sessions = dispatcher.sessions
         self.channels = channels
         self._dispatcher = dispatcher
-        dispatcher.commands.use_inbox(inbox, self.status_lines)
+        dispatcher.commands.more_status = self.status_lines
+        # A forget in this process reaches the inbox, whoever asks for it.
+        self._folder = dispatcher.memory.config.paths.folder
+        running_inboxes[self._folder] = inbox.blank
         self._timing = timing or ResponderTiming()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kept-inbox")
         """Changes the inbox, one change after another."""
@@ -143,6 +147,7 @@ class Responder:
         self._replays.clear()
         await self._dispatcher.close()
         self._thread.shutdown()
+        running_inboxes.pop(self._folder, None)
         return not left
 
     async def _finish(self) -> None:
