@@ -18,8 +18,8 @@ from kept.client.server_connection import API
 from kept.config import load_config
 from kept.errors import ScopeMissing
 from kept.gateway import dispatcher
+from kept.gateway.channel import Switchboard
 from kept.gateway.channels.http import make_endpoints
-from kept.gateway.channels.switchboard import Switchboard
 from kept.server.api import OPERATIONS
 from kept.server.mcp.server import act_of, require_tool
 from kept.server.web.web_app import SCREENS

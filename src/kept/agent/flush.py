@@ -216,7 +216,7 @@ def normalise_fact(text: str) -> str:
 
 async def flush_ended(services: AgentServices, log: SessionLog) -> None:
     """Flush what no flush has read, at the end of a session. Only the last part of a very long rest is read."""
-    if not services.flushes or not services.config.agent.compaction.memory_flush.at_session_end:
+    if not services.flushes or not services.memory.config.agent.compaction.memory_flush.at_session_end:
         return
     view = await asyncio.to_thread(log.view)
     new = [logged for logged in view.messages if logged.line > view.flushed_line]

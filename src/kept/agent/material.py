@@ -79,7 +79,7 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     recalled: list[RecalledPassage] = []
     unsearched: list[str] = []
     # The extractive model searches for the question itself and answers with the results.
-    if model.writes and (limit := services.config.gateway.auto_responder.memory_search_max_results):
+    if model.writes and (limit := memory.config.gateway.auto_responder.memory_search_max_results):
         seen = SeenTail(log.path, view.messages[0].line if view.messages else 0)
         queries = plan_queries(question, previous)
         recalled, unsearched = recall(memory, queries, known, seen=seen, limit=limit)
@@ -89,7 +89,7 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
     return TurnMaterial(
         view=view,
         path=log.path,
-        agent=services.config.agent_id,
+        agent=memory.config.agent_id,
         now=memory.clock.now(),
         files=files,
         days=tuple(days),
@@ -98,12 +98,12 @@ def gather_material(services: AgentServices, log: SessionLog, messages: Sequence
         # Whether replies name their sources. A private conversation is left to the model.
         cites=mode == "on" if mode != "auto" else None if log.record.chat_type == DEFAULT_CHAT_TYPE else False,
         thinker=model.name,
-        thinking=services.config.agent.model.thinking,
+        thinking=memory.config.agent.model.thinking,
         conversation="" if memory.viewer is None else log.key,
         media=media_of(model),
         load_file=partial(load_attachment, log.transcript.storage),
         tools=services.tool_specs(),
-        trusts_files=services.config.trusts_workspace,
+        trusts_files=memory.config.trusts_workspace,
         fenced=model.writes,
     )
 
@@ -113,6 +113,7 @@ def read_files(memory: Memory) -> tuple[dict[str, str], list[str]]:
     reported and left out."""
     files: dict[str, str] = {}
     problems: list[str] = []
+    workspace, most = memory.workspace, memory.settings.max_file_bytes
     own = [f"{folder}/MEMORY.md" for folder in memory.visible.own_folders] if memory.viewer else []
     for name in (*INSTRUCTING, *INFORMING, *own):
         if name == "memory.md" and "MEMORY.md" in files:
@@ -120,13 +121,13 @@ def read_files(memory: Memory) -> tuple[dict[str, str], list[str]]:
         if name == "HEARTBEAT.md" and not memory.config.agent.heartbeat.every:
             continue
         try:
-            if memory.workspace.find(name):
-                files[name] = _read_note(memory, name)
+            if workspace.find(name):
+                files[name] = workspace.read(workspace.locate(name), max_bytes=most).text
         except KeptError as exc:
             problems.append(f"{name} is left out: {exc.message}")
     instructing = [name for name in files if name in INSTRUCTING]
     if instructing and not memory.config.trusts_workspace:
-        problems.append(UNTRUSTED.format(names=" and ".join(instructing), workspace=memory.workspace.root))
+        problems.append(UNTRUSTED.format(names=" and ".join(instructing), workspace=workspace.root))
     return files, problems
 
 
@@ -213,19 +214,20 @@ def read_day_notes(services: AgentServices, view: ConversationView, ids: Collect
     """Return the notes of today and yesterday for the first message of a day. If they are too long, the last lines are
     shown, of today first. Of each day, the notes of the person that the memory is for follow the shared ones."""
     memory, now = services.memory, services.memory.clock.now()
+    workspace, most = memory.workspace, memory.settings.max_file_bytes
     sent_at = (logged.entry.timestamp for logged in view.inbound if logged.inbound_id not in ids)
     if not services.model.writes or any(time.astimezone(now.tzinfo).date() == now.date() for time in sent_at):
         return []
     logs = (None, *map(DailyNotes, memory.visible.own_folders if memory.viewer else ()))
     days = (now.date(), now.date() - dt.timedelta(days=1))
-    paths = [path for day in days for log in reversed(logs) if (path := find_daily(memory.workspace, day, log))]
+    paths = [path for day in days for log in reversed(logs) if (path := find_daily(workspace, day, log))]
     room = services.budget.days * CHARS_PER_TOKEN
     excerpts: list[RecalledPassage] = []
     for path in paths:
         if memory.viewer is not None and not memory.viewer.sees_note(path):
             continue
         try:
-            text = _read_note(memory, path).rstrip("\n")
+            text = workspace.read(workspace.locate(path), max_bytes=most).text.rstrip("\n")
         except KeptError:
             continue  # `kept doctor` and every sync report it
         lines = text.split("\n") if text.strip() else []
@@ -239,8 +241,3 @@ def read_day_notes(services: AgentServices, view: ConversationView, ids: Collect
         if first:
             break
     return excerpts
-
-
-def _read_note(memory: Memory, path: str) -> str:
-    workspace = memory.workspace
-    return workspace.read(workspace.locate(path), max_bytes=memory.settings.max_file_bytes).text

@@ -23,7 +23,6 @@ from kept.base.clock import Backoff
 from kept.base.limits import estimate_tokens, shorten
 from kept.base.remote_errors import ContextOverflow
 from kept.base.values import frozen
-from kept.config import Config
 from kept.errors import KeptError
 from kept.memory import Memory
 from kept.models.base import DEFAULT_CHOICE, ChatModel, ChatRequest, ModelFamily, ModelUsage, ToolSpec, Turn, get_prompt
@@ -94,13 +93,9 @@ class AgentServices:
     """The same with the model for flushes and summaries, if that is another."""
 
     @property
-    def config(self) -> Config:
-        return self.memory.config
-
-    @property
     def flushes(self) -> bool:
         """True if facts are written down before messages leave the context."""
-        return self.config.agent.compaction.memory_flush.enabled
+        return self.memory.config.agent.compaction.memory_flush.enabled
 
     @property
     def writer(self) -> AgentServices:
@@ -110,11 +105,11 @@ class AgentServices:
     @property
     def budget(self) -> Budget:
         """Division of the model's window, in estimated tokens."""
-        return plan_budget(self.limits.window, self.config.agent.compaction)
+        return plan_budget(self.limits.window, self.memory.config.agent.compaction)
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """Return the tools that a request offers to the model."""
-        if not self.model.runs_tools or self.config.agent.tools.max_steps == 0:
+        if not self.model.runs_tools or self.memory.config.agent.tools.max_steps == 0:
             return ()
         own = _MEMORY_SPECS if self.memory.settings.enabled else ()
         return (*own, *(tool.spec for tool in self.extra.tools.values()))
@@ -270,7 +265,7 @@ class SessionModels:
 
     def describe(self, record: SessionRecord) -> str:
         """Return the model of a session and how much it thinks, in words."""
-        model, thinking = self._find_model(record), self._main.config.agent.model.thinking
+        model, thinking = self._find_model(record), self._main.memory.config.agent.model.thinking
         return f"model {model.name} ({model.provider}){f', thinking {thinking}' if thinking else ''}"
 
     def choose(self, sessions: SessionStore, session_id: str, choice: str) -> str:

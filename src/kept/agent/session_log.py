@@ -75,6 +75,8 @@ class ConversationView:
     """Last line that a successful flush has read."""
     answers: tuple[LoggedMessage, ...]
     """Complete answers of the whole session that name the messages they answer."""
+    answered_ids: frozenset[str]
+    """Channel ids of the messages that have an answer."""
     inbound: tuple[LoggedMessage, ...]
     """Messages of the whole session that have a channel id."""
     summary: str = ""
@@ -83,11 +85,6 @@ class ConversationView:
     """Position up to which the transcript was read for this."""
     undecided: frozenset[str] = frozenset()
     """Ids of tool calls that a person was asked about and that were not decided."""
-
-    @property
-    def answered_ids(self) -> frozenset[str]:
-        """Channel ids of the messages that have an answer."""
-        return frozenset(answered_id for answer in self.answers for answered_id in answer.answered_ids)
 
 
 def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
@@ -123,6 +120,7 @@ def build_view(lines: Sequence[TranscriptLine]) -> ConversationView:
         flush=flush,
         flushed_line=flushed_line,
         answers=tuple(logged for logged in messages if logged.answered_ids),
+        answered_ids=frozenset(answered_id for logged in messages for answered_id in logged.answered_ids),
         inbound=tuple(logged for logged in messages if logged.inbound_id is not None),
         undecided=frozenset(undecided),
         summary=summary,

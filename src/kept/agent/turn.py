@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
@@ -67,42 +67,41 @@ EMPTY_ANSWER = "The model sent an empty answer."
 log = logging.getLogger(__name__)
 
 
+@dataclass
 class AgentTurn:
     """Answer to some messages of one session."""
 
-    log: SessionLog
-    services: AgentServices
-    _material: TurnMaterial
-    _context: Context
+    models: SessionModels
+    session: AbstractAsyncContextManager[SessionLog]
+    messages: Sequence[Inbound]
+    group: Sequence[GroupLine]
+    log: SessionLog = field(init=False)
+    services: AgentServices = field(init=False)
+    _material: TurnMaterial = field(init=False)
+    _context: Context = field(init=False)
     """Next request, or the last one once the model has answered. All four are set when the turn begins."""
-
-    def __init__(
-        self,
-        models: SessionModels,
-        session: AbstractAsyncContextManager[SessionLog],
-        messages: Sequence[Inbound],
-        group: Sequence[GroupLine],
-    ) -> None:
-        self.models, self.session, self.messages, self.group = models, session, messages, group
-        self._answer = ModelAnswer()
-        """Last answer of the model."""
-        self._ids: list[str] = []
-        """Ids of the messages that this turn answers."""
-        self._texts: list[str] = []
-        """Texts that the model wrote beside its tool calls."""
-        self._overflows = self._failures = 0
-        """Requests that were too long, and failed attempts at the next answer."""
-        self._requests, self._usage = 0, ModelUsage()
-        self._steps = 0
-        """Answers with tool calls so far."""
-        self._own_calls: dict[str, str] = {}
-        """Names of the tools that the model's own program has called, by the id of the call."""
-        self._results: list[ToolResult] = []
-        """Results of the tools that the last answer calls, so far."""
-        self._remark: str | None = None
-        """What the next request says after everything else."""
-        self._is_answered = False
-        """True once the model is not called again."""
+    _answer: ModelAnswer = field(default_factory=ModelAnswer)
+    """Last answer of the model."""
+    _ids: list[str] = field(default_factory=list)
+    """Ids of the messages that this turn answers."""
+    _texts: list[str] = field(default_factory=list)
+    """Texts that the model wrote beside its tool calls."""
+    _overflows: int = 0
+    """Requests that were too long."""
+    _failures: int = 0
+    """Failed attempts at the next answer."""
+    _requests: int = 0
+    _usage: ModelUsage = ModelUsage()
+    _steps: int = 0
+    """Answers with tool calls so far."""
+    _own_calls: dict[str, str] = field(default_factory=dict)
+    """Names of the tools that the model's own program has called, by the id of the call."""
+    _results: list[ToolResult] = field(default_factory=list)
+    """Results of the tools that the last answer calls, so far."""
+    _remark: str | None = None
+    """What the next request says after everything else."""
+    _is_answered: bool = False
+    """True once the model is not called again."""
 
     async def run(self) -> AsyncGenerator[AgentEvent, None]:
         """Yield the events of the turn. The last one is a `Reply`.
@@ -163,7 +162,7 @@ class AgentTurn:
         self._context = await asyncio.to_thread(self._build_context)
         cuts = (f"Not in the context: {cut}." for cut in self._context.cuts)
         problems = [*self._material.problems, *cuts, *unavailable]
-        if self.services.flushes and (view.compaction or self._context.tokens >= self.services.budget.flush_at):
+        if (view.compaction or self._context.tokens >= self.services.budget.flush_at) and self.services.flushes:
             problems += filter(None, [self.services.memory.workspace.why_read_only()])
         notices = [Notice(problem) for problem in dict.fromkeys(problems) if problem not in self.log.notices]
         self.log.notices.update(problems)
@@ -239,9 +238,9 @@ class AgentTurn:
         # Shows other processes that these calls are being carried out. The claim ends with this process.
         await run_to_end(claim.enter_context, self.log.claimed("calls"))
         try:
-            await run_to_end(self._record, (*_text_blocks(self._answer), *calls), self._answer.end.usage, {})
+            await run_to_end(self._record, {}, *calls)
             self._steps += 1
-            max_steps = self.services.config.agent.tools.max_steps
+            max_steps = self.services.memory.config.agent.tools.max_steps
             self._remark = LAST_STEP if self._steps == max_steps else None
             self._is_answered = self._steps > max_steps
             try:
@@ -323,12 +322,11 @@ class AgentTurn:
 
     async def _finish(self) -> list[AgentEvent]:
         """Record the reply, and return it after a notice about how the answer ended."""
-        content, usage = (*_text_blocks(self._answer),) or (Text(""),), self._answer.end.usage
-        text, notice = self._answer.text, _END_NOTICES.get(self._answer.end.reason)
+        notice = _END_NOTICES.get(self._answer.end.reason)
         if self._answer.uses:
-            notice = f"The turn was ended after {self.services.config.agent.tools.max_steps} steps with tools."
-            text, usage = GAVE_UP, ModelUsage()
-            content = (Text(text),)
+            notice = f"The turn was ended after {self.services.memory.config.agent.tools.max_steps} steps with tools."
+            self._answer = ModelAnswer(GAVE_UP)
+        text = self._answer.text
         metadata: dict[str, Any] = {ANSWERS: list(self._ids)}
         metadata |= {RECALLED: list(self._context.recalled)} if self._context.recalled else {}
         metadata[CONTEXT] = {**self._context.record, "requests": self._requests}
@@ -337,22 +335,24 @@ class AgentTurn:
             reply, notice = notice or EMPTY_ANSWER, None
         if reply != strip_no_reply(text):
             metadata[REPLY] = reply
-        if self._usage != usage:
+        if self._usage != self._answer.end.usage:
             metadata[_TURN_USAGE] = usage_fields(self._usage)
-        event = read_reply(await run_to_end(self._record, content, usage, metadata))
+        event = read_reply(await run_to_end(self._record, metadata))
         return [Notice(notice), event] if notice else [event]
 
-    def _record(self, content: tuple[Block, ...], usage: ModelUsage, metadata: dict[str, Any]) -> Entry:
-        """Write an answer of the model to the transcript."""
-        model = self.services.model
+    def _record(self, metadata: dict[str, Any], *calls: ToolCall) -> Entry:
+        """Write the last answer of the model to the transcript, with its tool calls if it has any."""
+        answer, model, usage = self._answer, self.services.model, self._answer.end.usage
+        content: list[Block] = [Thinking(thought.text, thought.signature or None) for thought in answer.thoughts]
+        content += [Thinking(text) for text in [answer.reasoning.strip()] if text]
+        content += [Text(text) for text in [answer.text] if text.strip()]
+        content = [*content, *calls] or [Text("")]
         # Claude Code counts its own context, with its own prompt and tools, so ours is estimated.
         counted = usage.input + usage.output if model.runs_tools else 0
-        context = counted or self._build_context().tokens + sum(
-            estimate_tokens(block.text) for block in content if isinstance(block, Text)
-        )
+        context = counted or self._build_context().tokens + estimate_tokens(answer.text)
         metadata["prompt"] = get_prompt("system").label
         tokens = TokenUsage(usage.input, usage.output, context)
-        (entry,) = self.log.add(Message("assistant", content, model=model.name, usage=tokens, metadata=metadata))
+        (entry,) = self.log.add(Message("assistant", tuple(content), model=model.name, usage=tokens, metadata=metadata))
         return entry
 
     def _is_too_long(self) -> bool:
@@ -380,14 +380,6 @@ class AgentTurn:
                     await flush_and_record(self.services.writer, self.log, view, view.messages)
         except KeptError as exc:
             log.warning("session %s: the conversation could not be compacted (%s)", self.log.session_id, exc.code)
-
-
-def _text_blocks(answer: ModelAnswer) -> Iterator[Block]:
-    yield from (Thinking(thought.text, thought.signature or None) for thought in answer.thoughts)
-    if reasoning := answer.reasoning.strip():
-        yield Thinking(reasoning)
-    if answer.text.strip():
-        yield Text(answer.text)
 
 
 def read_reply(answer: Entry) -> Reply:

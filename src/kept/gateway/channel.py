@@ -1,4 +1,7 @@
-"""Channels as the responder sees them, and delivery of a reply: part by part, and no part twice.
+"""Channels: how a message comes from one to the agent that answers it, and how the parts of the reply go back.
+
+One gateway serves several agents. Every agent has its own inbox, queues and sessions, and the switchboard hands each
+message to the agent that the routes name.
 
 Before a part is sent, the inbox records that it is about to be. If the process is killed between that record and the
 one that follows it, the part may have arrived: it is not sent again, and a warning is logged.
@@ -12,24 +15,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kept.agent.events import ApprovalAsked, Reply, describe_approval
+from kept.agent.events import ApprovalAsked, Inbound, Reply, describe_approval
 from kept.base.clock import Backoff
+from kept.base.grants import Grant
 from kept.base.remote_errors import (
     BudgetExhausted,
     ContextOverflow,
     DeliveryRefused,
+    MessageConflict,
     ModelError,
     ModelRefused,
     NotSent,
 )
 from kept.base.values import frozen
-from kept.errors import KeptError
-from kept.gateway.inbox import AnswerRun
+from kept.config.gateway_settings import RouteSettings
+from kept.errors import AgentNotFound, KeptError
+from kept.gateway.dispatcher import act_of
+from kept.gateway.inbox import AcceptedMessage, AnswerRun
+from kept.sessions.people import account_of
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
+
+if TYPE_CHECKING:
+    from kept.gateway.responder import Responder
 
 _MAX_QUESTION_PARTS = 4
 
@@ -54,6 +65,56 @@ def channel_name(key: SessionKey) -> str:
     return key.channel if key.account_id == DEFAULT_ACCOUNT else f"{key.channel}/{key.account_id}"
 
 
+ANY_AGENT = "*"
+"""Agent in the key of a chat that is not routed yet."""
+
+
+class Switchboard:
+    """Routes one set of channels to the responders of several agents."""
+
+    def __init__(self, responders: Mapping[str, Responder], routes: Iterable[RouteSettings], *, default: str) -> None:
+        self.responders = responders
+        self._routes = tuple(routes)
+        self._default = default
+
+    def route(self, key: SessionKey, agent: str | None = None) -> SessionKey:
+        """Return a key with the agent of its chat, or with the one that a client names."""
+        if agent is not None and agent not in self.responders:
+            names = ", ".join(self.responders)
+            raise AgentNotFound(f"This gateway does not serve an agent '{agent}'.", hint=f"It serves: {names}.")
+        account = account_of(key) if self._routes else None
+        chats = (None, key.user_id, account.name if account else None)  # with its topic, and without
+        fitting = (
+            route.agent
+            for route in self._routes  # the first that fits decides
+            if route.channel in (None, key.channel) and route.account in (None, key.account_id) and route.chat in chats
+        )
+        return replace(key, agent_id=agent or next(fitting, self._default))
+
+    async def accept(self, key: SessionKey, message: Inbound, grant: Grant | None = None) -> AcceptedMessage:
+        """Accept a message for the agent of its key. Message ids are unique per channel, across agents. Raise
+        ScopeMissing if the token of the sender does not allow what the message does; ``grant`` is None for a sender
+        who needs no token."""
+        if grant is not None:
+            grant.require(act_of(message))
+        others = (responder for agent, responder in self.responders.items() if agent != key.agent_id)
+        if any(responder.inbox.find(key.channel, message.id) for responder in others):
+            raise MessageConflict(f"Another agent has a message with the id '{message.id}'.")
+        return await self.responders[key.agent_id].accept(key, message)
+
+    def find_chat(self, approval_id: str) -> SessionKey | None:
+        """Return the key of the chat in which a call of a tool waits for a person, or None."""
+        return next((key for each in self.responders.values() if (key := each.find_chat(approval_id))), None)
+
+    def decide(self, approval_id: str, *, allow: bool, by: str) -> bool:
+        return any(each.approvals.decide(approval_id, allow=allow, by=by) for each in self.responders.values())
+
+    def holder(self, channel: str, message_id: str) -> Responder:
+        """Return the responder that has accepted a message; that of the default agent if there is none."""
+        holders = (each for each in self.responders.values() if each.inbox.find(channel, message_id))
+        return next(holders, self.responders[self._default])
+
+
 class Channel:
     """Transport of messages and replies. This one sends nothing: its clients fetch their replies."""
 
@@ -67,10 +128,6 @@ class Channel:
 
     def measure(self, text: str) -> int:
         return len(text)
-
-    def split(self, text: str) -> list[str]:
-        """Return the parts in which a text is sent."""
-        return split_reply(text, self.limit, measure=self.measure)
 
     def address(self, user_id: str) -> Mapping[str, Any]:
         """Return what `send` needs to write first to the user or chat of a session key.
@@ -96,7 +153,7 @@ class Channel:
         # Markdown in an argument could hide a part of it, so the arguments are in a code block that they cannot end.
         question = describe_approval(asked).replace("`", "\\u0060")
         answers = f"/approve allows it, /deny does not. After {minutes} min it counts as denied."
-        parts = self.split(f"```\n{question}\n```\n\n{answers}")
+        parts = split_reply(f"```\n{question}\n```\n\n{answers}", self)
         if len(parts) > _MAX_QUESTION_PARTS:
             raise DeliveryRefused("The call has too many arguments to be shown.")
         for part in parts:
@@ -157,9 +214,9 @@ def utf16_length(text: str) -> int:
     return len(text) + sum(char > "\uffff" for char in text)
 
 
-def split_reply(text: str, limit: int | None, *, measure: Measure = len) -> list[str]:
-    """Return the parts of a reply. None is blank or longer than the limit; only blank space is left out."""
-    text = text.strip("\n")
+def split_reply(text: str, channel: Channel) -> list[str]:
+    """Return the parts of a reply. None is blank or longer than the channel takes; only blank space is left out."""
+    limit, measure, text = channel.limit, channel.measure, text.strip("\n")
     if limit is None or measure(text) <= limit:
         return [text] if text.strip() else []
     parts: list[list[str]] = []

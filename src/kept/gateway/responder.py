@@ -43,6 +43,7 @@ from kept.gateway.channel import (
     deliver,
     explain_failure,
     quiet_heartbeat,
+    split_reply,
 )
 from kept.gateway.conversation_queue import AnswerJob, AnswerSlot, ConversationQueue, EventReplay, QueueLimits
 from kept.gateway.dispatcher import APPROVAL, CommandCall, Dispatcher, find_command
@@ -420,7 +421,7 @@ class Responder:
                     showing.cancel()
         if job.is_heartbeat:
             reply = quiet_heartbeat(reply, is_failure=error is not None)
-        parts = [] if reply.silent else channel.split(reply.text)
+        parts = [] if reply.silent else split_reply(reply.text, channel)
         if len(parts) > MAX_PARTS:
             parts = [*parts[: MAX_PARTS - 1], TOO_LONG]
         entry_id = reply.entry_id or None

@@ -51,7 +51,7 @@ def status_without_index(
         model_spending=days,
         model_costs=tuple(model_cost(spent, prices.get(spent.model)) for spent in days),
         model_budget_tokens=config.agent.model.daily_budget_tokens,
-        model_tokens_today=tokens_of_day(days, ledger.today()),
+        model_tokens_today=tokens_of_day(days, str(ledger.clock.now().date())),
     )
 
 

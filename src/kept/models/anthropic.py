@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from kept.base.limits import MAX_TOKENS, count_or_zero, utf8_safe
@@ -43,6 +43,7 @@ class _OpenBlock:
     signature: str = ""
 
 
+@dataclass
 class AnthropicStreamReader(StreamReader):
     """Assembles one answer from the events of the SDK."""
 
@@ -56,11 +57,9 @@ class AnthropicStreamReader(StreamReader):
         "refusal": "refused",
     }
 
-    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
-        super().__init__(request, chat)
-        self._open: dict[int, _OpenBlock] = {}
-        self._calls = 0
-        self._counts: dict[str, Any] = {}
+    _open: dict[int, _OpenBlock] = field(default_factory=dict)
+    _calls: int = 0
+    _counts: dict[str, Any] = field(default_factory=dict)
 
     def read(self, piece: Any) -> ModelEvent | None:
         usage = getattr(getattr(piece, "message", piece), "usage", None)

@@ -267,13 +267,10 @@ class ModelFamily(ModelWrapper):
         super().__init__(main)
         self.main = main
         self.background = background
+        self.choices = tuple(choices)
         self._open_choice = choices
         self._opened: dict[str, ChatModel] = {}
         self._lock = threading.Lock()
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        return tuple(self._open_choice)
 
     def find(self, choice: str | None) -> ChatModel | None:
         """Return the model of a choice, or None if the settings have no such choice. May raise ModelUnavailable."""

@@ -51,9 +51,6 @@ class Ledger(Generic[LedgerEntry]):
         self._storage, self._name = storage, name
         self._kind: type[LedgerEntry] = kind
 
-    def today(self) -> str:
-        return f"{self.clock.now():%Y-%m-%d}"
-
     def record(self, entry: LedgerEntry, check: Callable[[Sequence[LedgerEntry]], None] | None = None) -> str | None:
         """Add an entry, for today unless it names a day. An entry of zeros is not written.
 
@@ -62,7 +59,7 @@ class Ledger(Generic[LedgerEntry]):
         """
         if not any(isinstance(value, int) and value for value in asdict(entry).values()):
             return None
-        line = json.dumps(asdict(entry if entry.day else replace(entry, day=self.today()))).encode()
+        line = json.dumps(asdict(entry if entry.day else replace(entry, day=str(self.clock.now().date())))).encode()
 
         def add() -> None:
             log = self.open_log()
@@ -188,7 +185,7 @@ class MeteredChat(ModelWrapper):
 
     def _begin(self, purpose: Purpose, estimate: int) -> str:
         """Record the estimate and return the day that the call counts for, even if it ends on the next one."""
-        day = self._ledger.today()
+        day = str(self._ledger.clock.now().date())
 
         def check(entries: Sequence[ModelSpending]) -> None:
             budget = self._budget or 0

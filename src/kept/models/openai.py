@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, ClassVar
 
@@ -34,6 +34,7 @@ class _ToolCallDraft:
     arguments: str = ""
 
 
+@dataclass
 class OpenAIStreamReader(StreamReader):
     """Assembles one answer from the chunks of the SDK. Servers differ in which fields they fill."""
 
@@ -45,11 +46,9 @@ class OpenAIStreamReader(StreamReader):
         "content_filter": "refused",
     }
 
-    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
-        super().__init__(request, chat)
-        self._calls: list[_ToolCallDraft] = []
-        self._by_index: dict[int | None, _ToolCallDraft] = {}
-        self._refused = False
+    _calls: list[_ToolCallDraft] = field(default_factory=list)
+    _by_index: dict[int | None, _ToolCallDraft] = field(default_factory=dict)
+    _refused: bool = False
 
     def read(self, piece: Any) -> TextDelta | None:
         if getattr(piece, "usage", None):

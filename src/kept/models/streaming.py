@@ -14,6 +14,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, ClassVar, NoReturn
 
@@ -169,17 +170,18 @@ def _refuse_constant(word: str) -> NoReturn:
     raise ValueError(word)
 
 
+@dataclass
 class StreamReader(ABC):
     """Assembles one answer from the pieces of an SDK's stream."""
 
     reasons: ClassVar[Mapping[str, EndReason]]
     """Reasons for the end of an answer, in the words of the API."""
 
-    def __init__(self, request: ChatRequest, chat: SdkChat) -> None:
-        self.request, self.chat = request, chat
-        self.texts: list[str] = []
-        self.usage = ModelUsage()
-        self.reason: str | None = None
+    request: ChatRequest
+    chat: SdkChat
+    texts: list[str] = field(default_factory=list)
+    usage: ModelUsage = ModelUsage()
+    reason: str | None = None
 
     @abstractmethod
     def read(self, piece: Any) -> ModelEvent | None: ...

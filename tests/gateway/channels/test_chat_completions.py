@@ -42,7 +42,7 @@ async def ask(client, *messages, model="kept", **more):
 
 def recorded(at, conversation):
     """Return what the active branch of a conversation says."""
-    sessions = SessionStore(at.gateway.responder._dispatcher.agent.services.config)
+    sessions = SessionStore(at.gateway.responder._dispatcher.agent.services.memory.config)
     record = sessions.find("openai", thread_id("ada", conversation), chat_type="thread")
     texts = [(message.role, message.text) for message in sessions.load(record.id).messages]
     sessions.close()
@@ -134,7 +134,7 @@ async def test_a_history_that_another_model_wrote_is_shown_as_data(tmp_path):
 
 
 def recorded_any(at):
-    sessions = SessionStore(at.gateway.responder._dispatcher.agent.services.config)
+    sessions = SessionStore(at.gateway.responder._dispatcher.agent.services.memory.config)
     texts = [
         (message.role, message.text) for record in sessions.recent() for message in sessions.load(record.id).messages
     ]

@@ -13,8 +13,8 @@ from kept.config import load_config
 from kept.config.gateway_settings import RouteSettings
 from kept.errors import AgentNotFound, ConfigError
 from kept.gateway.app import open_dispatcher
+from kept.gateway.channel import Switchboard
 from kept.gateway.channels.gateway import served_agents
-from kept.gateway.channels.switchboard import Switchboard
 from kept.gateway.dispatcher import Dispatcher
 from kept.sessions.session_key import SessionKey
 from kept.testing import FakeEmbedder, ScriptedChat

@@ -18,6 +18,7 @@ accepts all three.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from string import ascii_letters, digits
 from typing import TYPE_CHECKING
 
 from kept.base.limits import clip, one_line
@@ -26,7 +27,6 @@ from kept.base.records import (
     FactValidity,
     Hit,
     ListedPeriod,
-    Occurrence,
     Passage,
     SearchResult,
     Written,
@@ -54,7 +54,7 @@ _WEAK_CHARS = 160
 """A weak hit below better ones is shown by its beginning: seldom worth more of a model's context."""
 _MOST_OCCURRENCES = 3
 _ERROR_CHARS = 1_000
-_PUNCTUATION = frozenset("./_-")
+_PLAIN = frozenset(f"{ascii_letters}{digits}./_-")
 _QUOTED = frozenset(" ,'&+")
 """Characters of a path that is shown in quotes. None of them can end a quotation."""
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")
@@ -96,7 +96,11 @@ def _hit(number: int | str, hit: Hit, *, max_chars: int | None = None) -> str:
     names = {"under": under, "conversation": hit.title, "project": hit.project}
     head = _head(number, cited, hit.citation, ", ".join(about), names)
     snippet = clip(one_line(hit.snippet), max_chars) if max_chars else hit.snippet
-    occurrences = _occurrences("Newer than", hit.newer_than) + _occurrences("Also in", hit.also_in)
+    occurrences = ""
+    for lead, others in (("Newer than", hit.newer_than), ("Also in", hit.also_in)):
+        shown = [show_citation(other.path, other.start_line, other.end_line) for other in others[:_MOST_OCCURRENCES]]
+        citations = ", ".join(filter(None, shown))
+        occurrences += f"\n{lead} {citations}." if citations else ""
     further = "".join(f"\n{_further(passage, max_chars)}" for passage in hit.further)
     validity = _validity(hit.validity) if hit.validity else ""
     return f"{head}\n{quote(snippet)}{validity}{occurrences}{further}"
@@ -132,13 +136,6 @@ def _validity(validity: FactValidity) -> str:
 def _show_cited(citation: str) -> str | None:
     cited = parse_citation(citation)
     return show_citation(*cited) if cited else None
-
-
-def _occurrences(lead: str, others: Sequence[Occurrence]) -> str:
-    """Return one line with citations, as far as they can be shown, or nothing."""
-    shown = [show_citation(other.path, other.start_line, other.end_line) for other in others[:_MOST_OCCURRENCES]]
-    citations = ", ".join(filter(None, shown))
-    return f"\n{lead} {citations}." if citations else ""
 
 
 def sessions_text(sessions: Sequence[tuple[SessionRecord, Sequence[Hit]]], degraded: Iterable[str] = ()) -> str:
@@ -242,7 +239,7 @@ def _names(names: Mapping[str, str | None]) -> str:
 
 def show_path(path: str, place: str = "") -> str | None:
     """Return the path, and a place in it, in a form that is safe in our own lines, or None if that is too long."""
-    unusual = {char for char in path if not _is_plain(char)}
+    unusual = {char for char in set(path) - _PLAIN if not _is_letter(char)}
     shown = path if unusual <= _QUOTED else uri_of(path)
     if len(shown) > MAX_SHOWN_PATH_CHARS:
         return None
@@ -257,7 +254,7 @@ def show_name(name: str) -> str:
 
     seen = "".join(char for char in one_line(name) if unicodedata.category(char) not in ("Cc", "Cf"))
     cut = clip(seen, MAX_SHOWN_PATH_CHARS)
-    return cut if all(map(_is_plain, cut)) else json.dumps(cut, ensure_ascii=False)
+    return cut if all(map(_is_letter, set(cut) - _PLAIN)) else json.dumps(cut, ensure_ascii=False)
 
 
 def show_citation(path: str, first_line: int, last_line: int, digest: str = "") -> str | None:
@@ -294,9 +291,8 @@ def decode(text: str) -> str:
         raise UsageError("The path is not percent-encoded UTF-8.", hint="Encode it as UTF-8.") from None
 
 
-def _is_plain(char: str) -> bool:
-    if char.isascii():
-        return char.isalnum() or char in _PUNCTUATION
+def _is_letter(char: str) -> bool:
+    """Return whether a character is a visible letter, mark or digit of any script."""
     import unicodedata
 
     return unicodedata.category(char)[0] in "LMN" and char not in _INVISIBLE

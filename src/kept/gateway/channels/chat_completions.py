@@ -19,6 +19,7 @@ from kept.base.limits import utf8_safe
 from kept.base.net.serving import error_body
 from kept.base.remote_errors import MessageRefused, ModelUnknown
 from kept.base.values import frozen
+from kept.gateway.channel import ANY_AGENT, Switchboard
 from kept.gateway.channels.http import (
     CHAT_NAME,
     EVENT_HEADERS,
@@ -32,7 +33,6 @@ from kept.gateway.channels.http import (
     read_flag,
     read_name,
 )
-from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
 from kept.gateway.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.gateway.responder import Responder
 from kept.sessions.people import THREAD, thread_id

@@ -17,8 +17,7 @@ from kept.base.wording import size_text
 from kept.config import Config
 from kept.config.gateway_settings import DiscordSettings, TelegramSettings
 from kept.errors import ConfigError, ScheduleInvalid
-from kept.gateway.channel import Channel, ResponderTiming
-from kept.gateway.channels.switchboard import Switchboard
+from kept.gateway.channel import Channel, ResponderTiming, Switchboard
 from kept.sessions.attachments import ATTACHMENTS, STORED_TYPES, save_attachment
 from kept.sessions.session_key import SessionKey
 from kept.storage.open import open_agent_named

@@ -19,7 +19,7 @@ from kept.base.limits import clip
 from kept.base.remote_errors import ChannelUnavailable, DeliveryRefused, EndpointDown, NotSent
 from kept.config import Config
 from kept.errors import ConfigError, ScheduleInvalid
-from kept.gateway.channel import ResponderTiming
+from kept.gateway.channel import ANY_AGENT, ResponderTiming, Switchboard
 from kept.gateway.channels.chat_intake import (
     QUOTED_CHARS,
     AddressedMessage,
@@ -32,7 +32,6 @@ from kept.gateway.channels.chat_intake import (
     short_name,
     with_media,
 )
-from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
 from kept.sessions.entries import FORWARDED, QUOTED
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 

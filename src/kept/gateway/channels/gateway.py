@@ -16,11 +16,10 @@ from kept.config import Config, LoadedConfig
 from kept.config.agent_config import FORGETTING
 from kept.config.layers import settings_by_agent
 from kept.errors import AgentNotFound, ConfigError, LockBusy
-from kept.gateway.channel import Channel, ResponderTiming
+from kept.gateway.channel import Channel, ResponderTiming, Switchboard
 from kept.gateway.channels import http
 from kept.gateway.channels.chat_intake import BotChannel
 from kept.gateway.channels.discord import DiscordChannel, find_discord_token
-from kept.gateway.channels.switchboard import Switchboard
 from kept.gateway.channels.telegram import TelegramChannel, bot_tokens
 from kept.gateway.dispatcher import Dispatcher
 from kept.gateway.inbox import Inbox

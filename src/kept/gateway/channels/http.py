@@ -30,7 +30,7 @@ from kept.base.net.serving import GRANT, ROUTE, App, error_body
 from kept.base.remote_errors import MessageNotFound, MessageRefused
 from kept.base.values import frozen
 from kept.errors import AgentNotFound, KeptError, ScopeMissing
-from kept.gateway.channels.switchboard import ANY_AGENT, Switchboard
+from kept.gateway.channel import ANY_AGENT, Switchboard
 from kept.gateway.inbox import AcceptedMessage, AnswerRun, message_status
 from kept.gateway.responder import Responder
 from kept.sessions.people import Account, People, account_of, private_chat, read_account

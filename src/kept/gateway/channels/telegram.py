@@ -19,14 +19,13 @@ from kept.base.limits import is_count
 from kept.base.remote_errors import ChannelUnavailable, DeliveryRefused, EndpointDown, NotSent
 from kept.config import Config
 from kept.errors import ConfigError, ScheduleInvalid
-from kept.gateway.channel import ResponderTiming, utf16_length
+from kept.gateway.channel import ResponderTiming, Switchboard, split_reply, utf16_length
 from kept.gateway.channels.chat_intake import (
     AddressedMessage,
     BotChannel,
     OverheardMessage,
     Person,
 )
-from kept.gateway.channels.switchboard import Switchboard
 from kept.gateway.channels.telegram_messages import read_message, render_reply, visible_text
 from kept.sessions.session_key import DEFAULT_ACCOUNT
 
@@ -203,7 +202,7 @@ class TelegramChannel(BotChannel):
         try:
             if chat > 0 and text.strip():
                 draft = partial(self._bot.send_message_draft, chat, to.get("message") or 1, message_thread_id=thread)
-                await _in_best_form(self.split(text)[-1], draft)
+                await _in_best_form(split_reply(text, self)[-1], draft)
             else:
                 await self._bot.send_chat_action(chat, "typing", message_thread_id=thread)
         except NotSent as exc:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound
 from kept.base.limits import clip
+from kept.gateway.channel import ANY_AGENT
 from kept.gateway.channels.chat_intake import (
     QUOTED_CHARS,
     AddressedMessage,
@@ -25,7 +26,6 @@ from kept.gateway.channels.chat_intake import (
     short_name,
     with_media,
 )
-from kept.gateway.channels.switchboard import ANY_AGENT
 from kept.sessions.entries import FORWARDED, QUOTED
 from kept.sessions.session_key import DEFAULT_ACCOUNT, SessionKey
 

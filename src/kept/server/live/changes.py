@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from threading import Event
 
 from kept.base.values import frozen
@@ -79,26 +79,24 @@ class SyncSchedule:
     def note_small_growth(self) -> None:
         self._measured_at_s = self._talk[-1]
 
-    def next_sync_at(self) -> float:
-        """Return when a sync is due, by what is known now: after a change, by the interval, or to retry."""
+    def due_at(self) -> tuple[float, float]:
+        """Return when a sync is due, by what is known now: after a change, by the interval, or to retry. Return also
+        when to measure the growth of the conversations, to decide if one is due."""
         if self._synced_at_s is None:
-            return -math.inf
-        notes_at = self._settled_at(self._notes)
-        talk_at = self._talk[-1] + max(self._timing.talk_quiet_s, self._quiet_s) if self._talk else math.inf
+            return -math.inf, math.inf
+        quiet_s = self._quiet_s
+        # When no more changes of a kind are waited for.
+        notes_at, talk_at = (
+            min(times[-1] + quiet_s, times[0] + quiet_s * MAX_SETTLE_FACTOR) if times else math.inf
+            for times in (self._notes, self._talk)
+        )
         wait_s = self.interval_s
         if self._failures:
             wait_s = min(wait_s, self._timing.retry_s[min(self._failures, len(self._timing.retry_s)) - 1])
-        return max(self._rest_until_s, min(notes_at, talk_at, self._synced_at_s + wait_s))
-
-    def next_measuring_at(self) -> float:
-        """Return when to measure the growth of the conversations, to decide if a sync is due."""
-        if not self._talk or self._measured_at_s == self._talk[-1]:
-            return math.inf
-        return max(self._rest_until_s, self._settled_at(self._talk))
-
-    def _settled_at(self, times: Sequence[float]) -> float:
-        """Return when no more changes of a kind are waited for."""
-        return min(times[-1] + self._quiet_s, times[0] + self._quiet_s * MAX_SETTLE_FACTOR) if times else math.inf
+        paused_at = self._talk[-1] + max(self._timing.talk_quiet_s, quiet_s) if self._talk else math.inf
+        sync_at = max(self._rest_until_s, min(notes_at, paused_at, self._synced_at_s + wait_s))
+        is_measured = not self._talk or self._measured_at_s == self._talk[-1]
+        return sync_at, math.inf if is_measured else max(self._rest_until_s, talk_at)
 
 
 # noticing

@@ -308,8 +308,7 @@ class LeaderLoop:
 
     def _wait(self) -> None:
         """Wait for changes until the schedule has to be asked again, at most for a tick."""
-        wake_at_s = min(self.schedule.next_sync_at(), self.schedule.next_measuring_at())
-        timeout_s = min(self.live.timing.tick_s, max(0.0, wake_at_s - time.monotonic()))
+        timeout_s = min(self.live.timing.tick_s, max(0.0, min(self.schedule.due_at()) - time.monotonic()))
         notes = transcripts = 0
         if self.watch is None:
             self.live.stopping.wait(timeout_s)
@@ -327,11 +326,9 @@ class LeaderLoop:
         self.live.update(waiting=self.schedule.note_changes(notes, transcripts, time.monotonic()))
 
     def _is_due(self) -> bool:
-        now_s = time.monotonic()
-        if now_s >= self.schedule.next_sync_at():
-            return True
-        if now_s < self.schedule.next_measuring_at():
-            return False
+        now_s, (sync_at, measuring_at) = time.monotonic(), self.schedule.due_at()
+        if now_s >= sync_at or now_s < measuring_at:
+            return now_s >= sync_at
         try:
             with self.service.inspecting() as (_, planner):
                 is_enough = planner.growth_reached()
