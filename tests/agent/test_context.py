@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kept.agent.answer import split_transcript
 from kept.agent.compaction import find_safe_cuts, plan_compaction
 from kept.agent.context import RecalledPassage, TurnMaterial, build_context, plan_budget
-from kept.agent.services import split_transcript
 from kept.agent.session_log import build_view
 from kept.base.limits import estimate_tokens
 from kept.config.schema import CompactionSettings

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from kept.agent.answer import TranscriptPiece
 from kept.agent.flush import Fact, flush_and_record, parse_facts, select_new_facts
-from kept.agent.services import TranscriptPiece
 from kept.agent.session_log import SessionLog
 from kept.sessions.entries import Message
 from kept.testing import ScriptedChat

@@ -1,15 +1,48 @@
-"""One answer of the model as it arrives: what to show, what to record, and whether it says anything.
+"""Answers of the model: one as it arrives, what of it to show and to record, and those to calls outside of a reply.
 
 Some models write their reasoning in a <think> block before the answer. It is recorded and never shown. NO_REPLY is the
 model's way to send nothing, in any case: at the beginning it silences the whole answer, elsewhere it is removed.
+
+A call outside of a reply waits for the whole answer, is retried, and reads a long conversation in pieces.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from kept.models.base import NO_REPLY, Finished, ModelEvent, ModelUsage, TextDelta, Thought, ToolUse
+from kept.agent.fence import make_fence
+from kept.agent.session_log import LoggedMessage
+from kept.base.clock import Backoff
+from kept.base.limits import estimate_tokens, shorten
+from kept.base.remote_errors import ContextOverflow
+from kept.base.values import frozen
+from kept.errors import KeptError
+from kept.models.base import (
+    NO_REPLY,
+    ChatRequest,
+    Finished,
+    ModelEvent,
+    ModelUsage,
+    TextDelta,
+    Thought,
+    ToolUse,
+    Turn,
+    get_prompt,
+)
+from kept.sessions.entries import TokenUsage
+from kept.sessions.spoken import Utterance, find_utterance
+
+if TYPE_CHECKING:
+    from kept.agent.agent import AgentServices
+
+ATTEMPTS = 3
+MAX_RETRY_WAIT_S = 30.0
+_HALVINGS = 3
 
 _OPENING, _CLOSING = "<think>", "</think>"
 _WRAPPING = "`'\"*_. "
@@ -29,6 +62,8 @@ _NOTHING_WORDS = re.compile(
     r"|notable|lasting|were|was|here|in this|found|emerged|mentioned)\b",
     re.IGNORECASE,
 )
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -137,3 +172,109 @@ def is_empty_answer(text: str) -> bool:
     if plain.casefold() in ("", *_NOTHING.split("|")) or _NO_REPLY_FIRST.match(text):
         return True
     return "\n" not in plain and _NOTHING_WORDS.match(plain) is not None
+
+
+# calls outside of a reply
+
+
+async def ask_about(
+    services: AgentServices,
+    purpose: Literal["flush", "summary"],
+    path: str,
+    piece: TranscriptPiece,
+    *,
+    before: str = "",
+    max_tokens: int,
+    **slots: str,
+) -> ModelAnswer:
+    """Return the whole answer to a prompt about a piece of a conversation, and a summary of what came before. Raise the
+    last error if every attempt fails."""
+    fence = make_fence(services.secret, f"{purpose}:{path}", [piece.text, before])
+    blocks = [fence.block("summary", before, of="what came before")] if before.strip() else []
+    turn = Turn.of("user", "\n".join([*blocks, fence.block("conversation", piece.text, source=path)]))
+    system = get_prompt(purpose).fill(marker=fence.marker, **slots)
+    request = ChatRequest(system, (turn,), max_tokens=max_tokens, purpose=purpose)
+
+    async def ask() -> ModelAnswer:
+        answer = ModelAnswer()
+        async with aclosing(services.model.stream(request)) as stream:
+            async for event in stream:
+                answer.read(event)
+        return answer
+
+    return await retry(ask, services.retry_wait_s)
+
+
+async def retry(action: Callable[[], Awaitable[T]], wait_s: float) -> T:
+    """Run an action until it succeeds, fails for good, or has failed `ATTEMPTS` times."""
+    backoff = Backoff(wait_s, MAX_RETRY_WAIT_S)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return await action()
+        except KeptError as exc:
+            if not exc.retryable or attempt == ATTEMPTS:
+                raise
+        await asyncio.sleep(backoff.next_s())
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def read_in_pieces(
+    messages: Sequence[LoggedMessage],
+    budget_tokens: int,
+    read: Callable[[TranscriptPiece], Awaitable[None]],
+    *,
+    halvings: int = _HALVINGS,
+) -> None:
+    """Call ``read`` with one piece of a conversation after the other.
+
+    A piece that the model refuses as too long is split again. If a later piece fails, the earlier ones have been read.
+    """
+    for piece in split_transcript(messages, budget_tokens):
+        try:
+            await read(piece)
+        except ContextOverflow:
+            if halvings == 0:
+                raise
+            inside = [logged for logged in messages if piece.first_line <= logged.line <= piece.last_line]
+            await read_in_pieces(inside, budget_tokens // 2, read, halvings=halvings - 1)
+
+
+@frozen
+class TranscriptPiece:
+    """Consecutive messages of a transcript as text, with their line numbers."""
+
+    first_line: int
+    last_line: int
+    text: str
+
+
+def split_transcript(messages: Sequence[LoggedMessage], budget_tokens: int) -> list[TranscriptPiece]:
+    """Return a conversation as text, in as few pieces as fit the budget. A message that does not fit is shown in
+    part."""
+    pieces: list[list[tuple[int, str]]] = []
+    left = 0
+    for logged in messages:
+        utterance = find_utterance(logged.line, logged.entry)
+        if utterance is None:
+            continue
+        # "L12 [2026-03-14 15:09] Ann: …". Further lines are indented.
+        line = "\n  ".join(f"L{logged.line} {utterance.shown}".splitlines())
+        text = shorten(line, budget_tokens, "the rest is in the transcript")
+        tokens = estimate_tokens(text) + 1
+        if tokens > left or not pieces:
+            pieces.append([])
+            left = budget_tokens
+        pieces[-1].append((logged.line, text))
+        left -= tokens
+    return [TranscriptPiece(piece[0][0], piece[-1][0], "\n".join(text for _, text in piece)) for piece in pieces]
+
+
+def spoken(messages: Sequence[LoggedMessage]) -> list[Utterance]:
+    """Return what people and the agent said, for the extractive model."""
+    talk = (logged for logged in messages if logged.message.role in ("user", "assistant"))
+    return list(filter(None, (find_utterance(logged.line, logged.entry) for logged in talk)))
+
+
+def usage_fields(usage: ModelUsage | TokenUsage) -> dict[str, int]:
+    """Return usage as it is recorded in entries."""
+    return {"input": usage.input, "output": usage.output}

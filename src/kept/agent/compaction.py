@@ -15,19 +15,11 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from kept.agent.answer import is_empty_answer
+from kept.agent.answer import TranscriptPiece, ask_about, is_empty_answer, read_in_pieces, spoken, usage_fields
 from kept.agent.events import CompactionResult, Flushed
 from kept.agent.flush import flush_and_record
-from kept.agent.services import (
-    AgentServices,
-    TranscriptPiece,
-    ask_about,
-    read_in_pieces,
-    spoken,
-    usage_fields,
-)
 from kept.agent.session_log import ConversationView, LoggedMessage, SessionLog, pair_calls, run_to_end
 from kept.base.limits import estimate_tokens, shorten
 from kept.base.remote_errors import ModelError, ModelFailed
@@ -37,6 +29,9 @@ from kept.memory import Memory
 from kept.models.base import ModelUsage, get_prompt
 from kept.sessions.entries import CompactionEntry, Entry, Message, Text, ToolCall, ToolResult
 from kept.sessions.transcript import Transcript, Transcripts, hash_lines, is_receipt, ranges_of
+
+if TYPE_CHECKING:
+    from kept.agent.agent import AgentServices
 
 _MIN_GAIN_DIVISOR = 10
 """A compaction that saves less than a tenth is not worth a summary: it would soon be due again."""

@@ -15,20 +15,19 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from kept.agent.answer import is_empty_answer
-from kept.agent.fence import clean_line
-from kept.agent.services import (
-    AgentServices,
+from kept.agent.answer import (
     TranscriptPiece,
     ask_about,
+    is_empty_answer,
     read_in_pieces,
     retry,
     split_transcript,
     spoken,
     usage_fields,
 )
+from kept.agent.fence import clean_line
 from kept.agent.session_log import ConversationView, LoggedMessage, SessionLog, run_to_end
 from kept.base.limits import estimate_tokens
 from kept.base.records import Written, cite
@@ -46,6 +45,9 @@ from kept.sessions.entries import FLUSH, StateEntry
 from kept.sessions.forgotten_text import ForgottenText
 from kept.sessions.transcript_paths import parse_transcript_name
 from kept.storage.open import open_agent
+
+if TYPE_CHECKING:
+    from kept.agent.agent import AgentServices
 
 _EXTRACTED_FACTS = 12
 _COMPARED_NOTES = 8

@@ -14,10 +14,10 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain, zip_longest
+from typing import TYPE_CHECKING
 
 from kept.agent.context import RecalledPassage, TurnMaterial, choose_shown, read_recalled
 from kept.agent.events import Inbound
-from kept.agent.services import AgentServices
 from kept.agent.session_log import ConversationView, SessionLog
 from kept.base.limits import CHARS_PER_TOKEN, clip, weigh
 from kept.base.records import Hit, SeenTail, cite, parse_citation
@@ -31,6 +31,9 @@ from kept.search.memory_view import MOST_RESULTS, show_problems
 from kept.sessions.attachments import load_attachment
 from kept.sessions.session_key import DEFAULT_CHAT_TYPE
 from kept.sessions.title import is_greeting
+
+if TYPE_CHECKING:
+    from kept.agent.agent import AgentServices
 
 QUERY_CHARS = 1_000
 _SPARE_HITS = 8

@@ -12,9 +12,9 @@ import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kept.agent.answer import ModelAnswer, is_no_reply, strip_no_reply
+from kept.agent.answer import ATTEMPTS, MAX_RETRY_WAIT_S, ModelAnswer, is_no_reply, strip_no_reply, usage_fields
 from kept.agent.compaction import CompactionRequest, compact
 from kept.agent.context import CONTEXT, Context, TurnMaterial, build_context, read_context
 from kept.agent.events import (
@@ -31,7 +31,6 @@ from kept.agent.events import (
 )
 from kept.agent.flush import flush_and_record
 from kept.agent.material import gather_material
-from kept.agent.services import ATTEMPTS, MAX_RETRY_WAIT_S, AgentServices, SessionModels, usage_fields
 from kept.agent.session_log import ANSWERS, APPROVAL, ASKED, NO_RESULT, SessionLog, run_to_end
 from kept.agent.tools.tool_definitions import TOOLS
 from kept.agent.tools.toolbox import Toolbox, ToolOutcome
@@ -44,6 +43,9 @@ from kept.errors import KeptError
 from kept.models.base import ModelEvent, ModelUsage, ToolOutput, ToolUse, get_prompt
 from kept.sessions.echoes import RECALLED
 from kept.sessions.entries import Block, Entry, Message, StateEntry, Text, Thinking, TokenUsage, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from kept.agent.agent import AgentServices, SessionModels
 
 MAX_COMPACTIONS = 2
 """Compactions per turn because the model refused a request as too long, before the turn is given up."""
