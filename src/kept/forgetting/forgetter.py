@@ -215,10 +215,11 @@ class Removal:
 
     # the workspace: notes, their history, and proposals
 
+    @retried
     def change_workspace(self) -> None:
         self.workspace.require()
         storage = self.workspace.storage
-        retried(lambda: storage.commit(self._plan_workspace(storage)))
+        storage.commit(self._plan_workspace(storage))
 
     def _plan_workspace(self, storage: Storage) -> list[Change]:
         notes: dict[str, bytes | None] = {}
@@ -280,11 +281,12 @@ class Removal:
                 erase=True,
             )
         transcripts = self.order.paths("conversation")
-        retried(
-            lambda: self.agent.commit(
-                [*chain(*map(self._plan_transcript, transcripts), self._plan_records(self.agent))]
-            )
-        )
+
+        @retried
+        def change() -> None:
+            self.agent.commit([*chain(*map(self._plan_transcript, transcripts), self._plan_records(self.agent))])
+
+        change()
 
     def _plan_transcript(self, citation: str) -> Iterator[Change]:
         matcher = Matcher(Needles(self.order.plan.needles.words))
@@ -315,14 +317,15 @@ class Removal:
             blank(matcher.matches, keys)
             return
 
-        def plan_lines() -> Iterator[Change]:
-            for line, key in read_inbox(self.agent):
-                if key in keys:
-                    yield from _blank(INBOX, line.start, line.data, scrub_record(line.data, matcher, INBOX))
+        @retried
+        def change() -> None:
+            chosen = (line for line, key in read_inbox(self.agent) if key in keys)
+            scrubbed = ((line, scrub_record(line.data, matcher, INBOX)) for line in chosen)
+            self.agent.commit([*chain(*(_blank(INBOX, line.start, line.data, new) for line, new in scrubbed))])
 
         try:
             with self.agent.lease(INBOX_LEASE, wait_s=0):
-                retried(lambda: self.agent.commit([*plan_lines()]))
+                change()
         except LockBusy:
             reason = "the inbox of the gateway that is running; forget it again when the gateway has stopped"
             self.outcome.missed.append(reason)

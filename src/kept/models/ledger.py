@@ -61,6 +61,7 @@ class Ledger(Generic[LedgerEntry]):
             return None
         line = json.dumps(asdict(entry if entry.day else replace(entry, day=str(self.clock.now().date())))).encode()
 
+        @retried
         def add() -> None:
             log = self.open_log()
             if check is not None:
@@ -68,7 +69,7 @@ class Ledger(Generic[LedgerEntry]):
             log.append([line], expected_end=log.end if check else None)
 
         try:
-            retried(add)
+            add()
             info = self._storage.logs.find(self._name)
             if info is not None and info.size > COMPACT_ABOVE_BYTES:
                 log = self.open_log()

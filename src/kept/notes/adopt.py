@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 
 from kept.base.limits import utf8_path
 from kept.base.records import Problem
@@ -73,6 +72,7 @@ def adopt_notes(
     links = (entry.path for entry in left_out if entry.reason == "link")
     problems = [*scan.problems, *(Problem(link, "is a symbolic link, which is not followed") for link in links)]
 
+    @retried
     def adopt(name: str) -> str:
         """Copy a note. Return the field of `NotesAdopted` that it belongs to."""
         note = source.read(name, max_bytes=max_bytes)
@@ -93,7 +93,7 @@ def adopt_notes(
 
     for file in scan.files:
         try:
-            outcomes[retried(partial(adopt, file.path))].append(utf8_path(file.path))
+            outcomes[adopt(file.path)].append(utf8_path(file.path))
         except KeptError as exc:
             problems.append(Problem(file.path, exc.message))
     return NotesAdopted(

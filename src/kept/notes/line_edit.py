@@ -87,6 +87,7 @@ def save_text(
     """
     workspace.require()
 
+    @retried
     def save() -> bool:
         name = require_editable(workspace, path, by_tool=False)
         note = workspace.read(name, max_bytes=max_bytes)
@@ -97,7 +98,7 @@ def save_text(
             commit_notes(workspace, [edit], recorder)
         return edit.after != note.raw
 
-    return retried(save)
+    return save()
 
 
 def replace_text(raw: bytes, text: str, path: str) -> bytes:

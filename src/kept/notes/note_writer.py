@@ -84,22 +84,19 @@ class NoteWriter:
     by_tool: bool = False
     recorder: HistoryRecorder | None = None
 
+    @retried
     def commit(
         self, addition: Addition, similar: Iterable[str] = (), *, also: Also | None = None
     ) -> tuple[Written, tuple[NoteChange, ...]]:
         """Write a text to its note, and in the same commit what ``also`` returns. Return the history's changes too."""
-
-        def write() -> tuple[Written, tuple[NoteChange, ...]]:
-            if self.recorder is not None and self.recorder.change_id is not None:
-                self.recorder.require_new()
-            plan = self.plan(addition, similar)
-            if not plan.edits and also is None:
-                return plan.written, ()
-            recorder = self.recorder if plan.edits else None
-            changes, notices = commit_notes(self.workspace, plan.edits, recorder, also=also or (lambda _: ()))
-            return replace(plan.written, degraded=notices), changes
-
-        return retried(write)
+        if self.recorder is not None and self.recorder.change_id is not None:
+            self.recorder.require_new()
+        plan = self.plan(addition, similar)
+        if not plan.edits and also is None:
+            return plan.written, ()
+        recorder = self.recorder if plan.edits else None
+        changes, notices = commit_notes(self.workspace, plan.edits, recorder, also=also or (lambda _: ()))
+        return replace(plan.written, degraded=notices), changes
 
     def plan(self, addition: Addition, similar: Iterable[str] = ()) -> NotePlan:
         """Return what writing a text would change. ``similar`` are notes that may have lines which it repeats or seems

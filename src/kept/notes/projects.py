@@ -152,17 +152,14 @@ def plan_project(workspace: Workspace, folder: str, name: str | None = None) -> 
     return Project(name, (key,)), True
 
 
+@retried
 def add_project(workspace: Workspace, project: Project, *, recorder: HistoryRecorder | None = None) -> None:
     """Write the repository of a new project into PROJECT.md, above what is in it."""
     workspace.require()
-
-    def write() -> None:
-        before = _read_marker(workspace, project.name)
-        data = _format_properties(project).encode() + (b"\n" + before if before else b"")
-        edit = NoteEdit(f"{project.folder}/{PROJECT_MARKER}", before, data, "edit")
-        commit_notes(workspace, [edit], recorder)
-
-    retried(write)
+    before = _read_marker(workspace, project.name)
+    data = _format_properties(project).encode() + (b"\n" + before if before else b"")
+    edit = NoteEdit(f"{project.folder}/{PROJECT_MARKER}", before, data, "edit")
+    commit_notes(workspace, [edit], recorder)
 
 
 def check_project_name(name: str) -> str:

@@ -273,12 +273,13 @@ class SessionStore:
         start = SessionStart(old.key, predecessor=old.id, compactions=old.compactions, state=carried, metadata=data)
         successor = new_id()
 
-        def attempt() -> SessionRecord:
+        @retried
+        def end_and_create() -> SessionRecord:
             last = self.find_by_id(old.id, refresh=False) or old
             end = [] if last.ended else [make_append(last, [ResetEntry(reason, successor)], self.clock.now())[1]]
             return self._create(start, successor, and_also=end)
 
-        return retried(attempt)
+        return end_and_create()
 
     def _create(
         self,
@@ -355,6 +356,7 @@ class SessionStore:
         """Append to a session. The entry is on disk when this returns."""
         return self.append_all(session_id, [body], timestamp=timestamp)[0]
 
+    @retried
     def append_all(
         self,
         session_id: str,
@@ -371,17 +373,13 @@ class SessionStore:
             require_body(body)
         if not bodies:
             return ()
-
-        def attempt() -> tuple[Entry, ...]:
-            record = self._locate(session_id)
-            if end is not None and record.offset != end.offset:
-                return ()
-            entries, append = make_append(record, bodies, timestamp or self.clock.now())
-            self.transcripts.storage.commit([append])
-            self._catalogue.read(record.log, record, has_only_grown=True)
-            return entries
-
-        return retried(attempt)
+        record = self._locate(session_id)
+        if end is not None and record.offset != end.offset:
+            return ()
+        entries, append = make_append(record, bodies, timestamp or self.clock.now())
+        self.transcripts.storage.commit([append])
+        self._catalogue.read(record.log, record, has_only_grown=True)
+        return entries
 
     def rename(self, session_id: str, title: str) -> SessionRecord:
         """Give a session a title. An empty one removes it, so that the session has its former title again."""

@@ -14,7 +14,8 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol, TypeVar
+from functools import wraps
+from typing import NamedTuple, ParamSpec, Protocol, TypeVar
 
 from kept.base.digest import digest_bytes
 from kept.base.limits import printable_line
@@ -30,6 +31,7 @@ OWN_FOLDER = ".kept/storage"
 MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 3_000
 _PATIENCE_S = 30.0
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 # values
@@ -282,11 +284,6 @@ def is_log(path: str) -> bool:
     return LOG_MARK in path and LOG_MARK in path.rpartition("/")[2]
 
 
-def targets_of(change: Change) -> tuple[str, ...]:
-    """Return the paths and names that a change touches."""
-    return (change.path, change.to) if isinstance(change, Move) else (change.path,)
-
-
 def check_changes(changes: Sequence[Change]) -> None:
     """Raise PathRefused for a name that is not allowed, UsageError for changes that do not go together."""
     seen: dict[str, list[object]] = {}
@@ -295,7 +292,7 @@ def check_changes(changes: Sequence[Change]) -> None:
         is_of_either = isinstance(change, Move | Remove | Erase)
         is_of_log = is_log(change.path) if is_of_either else isinstance(change, Append | Blank | Rewrite)
         place = change.position if isinstance(change, Blank) else None
-        for name in targets_of(change):
+        for name in (change.path, change.to) if isinstance(change, Move) else (change.path,):
             check_name(name)
             if is_log(name) != is_of_log:
                 raise PathRefused(f"{printable_line(name)}: logs have {LOG_MARK} in their names, and documents do not.")
@@ -321,22 +318,27 @@ def check_name(name: str) -> None:
         raise PathRefused(f"{printable_line(name)}: a file of the storage itself.")
 
 
-def retried(act: Callable[[], T]) -> T:
-    """Return what ``act`` returns, which reads, plans and commits. It starts again if another process was faster: it is
-    never the same one that loses."""
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            return act()
-        except StorageConflict:  # somebody else's commit was made, so all together get on; no pause is needed
-            if time.monotonic() > deadline:
-                raise
+def retried(act: Callable[P, T]) -> Callable[P, T]:
+    """Let a function that reads, plans and commits start again if another process was faster: it is never the same one
+    that loses."""
+
+    @wraps(act)
+    def act_again(*args: P.args, **kwargs: P.kwargs) -> T:
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                return act(*args, **kwargs)
+            except StorageConflict:  # somebody else's commit was made, so all together get on; no pause is needed
+                if time.monotonic() > deadline:
+                    raise
+
+    return act_again
 
 
-def check_version(path: str, version: str, expected: str | None) -> None:
-    if expected is not None and version != expected:
-        reason = "it has changed" if version and expected else "it exists" if version else "it is gone"
-        raise StorageConflict(f"{printable_line(path)}: {reason}.")
+def version_conflict(path: str, version: str, expected: str) -> StorageConflict:
+    """Return the error for a version that is not the expected one."""
+    reason = "it has changed" if version and expected else "it exists" if version else "it is gone"
+    return StorageConflict(f"{printable_line(path)}: {reason}.")
 
 
 def check_blank(log: str, old: bytes, new: bytes) -> bytes:

@@ -40,9 +40,9 @@ from kept.storage.contract import (
     check_blank,
     check_changes,
     check_name,
-    check_version,
     is_log,
     iter_chosen,
+    version_conflict,
     version_of,
 )
 
@@ -134,7 +134,9 @@ def _change_whole(files: _Files, change: Write | Move | Remove | Erase, number: 
 
 
 def _check_version(files: _Files, path: str, expected: str | None) -> None:
-    check_version(path, version_of(files[path].content) if path in files else ABSENT, expected)
+    version = version_of(files[path].content) if path in files else ABSENT
+    if expected not in (None, version):
+        raise version_conflict(path, version, expected or ABSENT)
 
 
 def _change_log(files: _Files, change: Append | Blank | Rewrite, number: int) -> None:

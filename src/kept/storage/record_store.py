@@ -121,11 +121,9 @@ class Book(Generic[T]):
         self.read()
         return self.faults
 
+    @retried
     def change(self, change: Callable[[T], T], *, erase: bool = False) -> T:
         """Change the value and return it. A damaged document is copied first. ``erase`` overwrites the old bytes."""
-        return retried(lambda: self._change_once(change, erase))
-
-    def _change_once(self, change: Callable[[T], T], erase: bool) -> T:
         document, before, faults = self._load()
         after = change(before)
         if after == before and not faults:

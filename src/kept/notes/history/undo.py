@@ -164,6 +164,7 @@ def undo_changes(
         if change.forgotten
     ]
 
+    @retried
     def undo() -> UndoResult:
         planner = _UndoPlanner(history, max_bytes)
         for change in changes:
@@ -175,4 +176,4 @@ def undo_changes(
         recorded, notices = commit_notes(history.workspace, edits, recorder)
         return UndoResult(tuple(changes), tuple(edits), recorded, (*degraded, *notices))
 
-    return retried(undo)
+    return undo()

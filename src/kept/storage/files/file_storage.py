@@ -44,8 +44,8 @@ from kept.storage.contract import (
     check_blank,
     check_changes,
     check_name,
-    check_version,
     is_log,
+    version_conflict,
     version_of,
 )
 from kept.storage.files.folders import find_state, opened_file, opened_folder, read_file, walk
@@ -65,10 +65,12 @@ class FileStorage:
         """``is_read_only`` is for a folder that belongs to others: nothing is ever written there."""
         self.root = os.path.abspath(root)
         self.own_folder = os.path.join(self.root, OWN_FOLDER)
+        self._journal = os.path.join(self.root, JOURNAL)
         self._is_read_only = is_read_only
         self.documents = FileDocuments(self)
         self.logs = FileLogs(self)
-        self._held: set[Lease] = set()
+        self._held: dict[Lease, str] = {}
+        """File of each lease."""
 
     # committing
 
@@ -102,7 +104,8 @@ class FileStorage:
                 raise self._not_writable(exc) from exc
             path = self.root
         with locked(path, wait_s=LOCK_WAIT_S, purpose="writing to this memory"):
-            Steps(self.root).finish()
+            if os.path.lexists(self._journal):
+                Steps(self.root).finish()
             yield
 
     def settle(self, name: str | None = None) -> None:
@@ -112,15 +115,18 @@ class FileStorage:
         """
         if name is not None:
             check_name(name)
-        if not self._is_read_only and os.path.lexists(os.path.join(self.root, JOURNAL)):
+        if not self._is_read_only and os.path.lexists(self._journal):
             with suppress(WriteFailed), self._locked():
                 pass
 
     def _resolve(self, change: Change) -> Step:
         if isinstance(change, Append | Blank | Rewrite):
             return self.logs.resolve(change)
-        path, before = change.path, self._find_version(change.path)
-        check_version(path, before, change.expected)
+        path = change.path
+        data, _ = read_file(self.root, path)
+        before = ABSENT if data is None else version_of(data)
+        if change.expected is not None and before != change.expected:
+            raise version_conflict(path, before, change.expected)
         match change:
             case Write(data=data, erase=erase, modified_ns=modified_ns):
                 return Step("write", path, data, before, erase=erase, modified_ns=modified_ns)
@@ -131,12 +137,9 @@ class FileStorage:
             case Move(to=to):
                 if not before:
                     raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
-                check_version(to, self._find_version(to), ABSENT)
+                if (occupant := read_file(self.root, to)[0]) is not None:
+                    raise version_conflict(to, version_of(occupant), ABSENT)
                 return Step("move", path, before=before, to=to)
-
-    def _find_version(self, path: str) -> str:
-        data, _ = read_file(self.root, path)
-        return ABSENT if data is None else version_of(data)
 
     # the folder itself
 
@@ -158,33 +161,29 @@ class FileStorage:
     def lease(self, name: str, *, wait_s: float) -> Iterator[Lease]:
         check_name(name)
         self.make(f"{OWN_FOLDER}/leases")
-        path = os.path.join(self.root, _lease_path(name))
-        with locked(path, wait_s=wait_s, purpose=f"holding the lease '{name}'") as handle:
+        path = f"{OWN_FOLDER}/leases/{name.replace('/', '%')}"
+        purpose = f"holding the lease '{name}'"
+        with locked(os.path.join(self.root, path), wait_s=wait_s, purpose=purpose) as handle:
             lease = Lease(name, _read_number(handle) + 1)
             # On disk before anybody holds it: after a power cut the next holder must not get the same number.
             os.pwrite(handle, b"%020d" % lease.number, 0)
             os.fsync(handle)
-            self._held.add(lease)
+            self._held[lease] = path
             try:
                 yield lease
             finally:
-                self._held.discard(lease)
+                self._held.pop(lease, None)
 
     def _require(self, lease: Lease) -> None:
         """Raise LeaseLost unless a lease is held. A process that was frozen may have a successor by now."""
-        number = 0
-        with opened_file(self.root, _lease_path(lease.name)) as handle:
-            if handle is not None:
-                number = _read_number(handle)
-        if lease not in self._held or number != lease.number:
-            raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
+        if path := self._held.get(lease):
+            with opened_file(self.root, path) as handle:
+                if handle is not None and _read_number(handle) == lease.number:
+                    return
+        raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
 
     def _not_writable(self, exc: OSError) -> WriteFailed:
         return WriteFailed(f"{self.root}: could not be written ({exc.strerror}).")
-
-
-def _lease_path(name: str) -> str:
-    return f"{OWN_FOLDER}/leases/{name.replace('/', '%')}"
 
 
 def _read_number(handle: int) -> int:

@@ -34,28 +34,21 @@ def opened_folder(root: str, path: str, *, create: bool = False) -> Iterator[int
         handle = os.open(root, OPEN_FOLDER)
     try:
         for part in path.split("/")[:-1]:
-            below = _open_in(handle, part, create)
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=handle)
+                    sync_folder(handle)
+            try:
+                below = os.open(part, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+            except NotADirectoryError:  # what Linux reports for a link, too
+                if stat.S_ISLNK(os.stat(part, dir_fd=handle, follow_symlinks=False).st_mode):
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
+                raise
             os.close(handle)
             handle = below
         yield handle
     finally:
         os.close(handle)
-
-
-def _open_in(folder: int, name: str, create: bool) -> int:
-    try:
-        return os.open(name, OPEN_FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-    except FileNotFoundError:
-        if not create:
-            raise
-        with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=folder)
-            sync_folder(folder)
-        return _open_in(folder, name, create=False)
-    except NotADirectoryError:  # what Linux reports for a link, too
-        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
-        raise
 
 
 @contextmanager

@@ -134,11 +134,10 @@ class Steps:
 
     def finish(self) -> None:
         """Do what a process that was killed did not do any more."""
-        path = os.path.join(self.root, JOURNAL)
         try:
-            if os.path.islink(path):
+            if os.path.islink(os.path.join(self.root, JOURNAL)):
                 self._remove(JOURNAL)
-            raw = read_file(self.root, JOURNAL)[0] if os.path.lexists(path) else None
+            raw = read_file(self.root, JOURNAL)[0]
         except PathRefused:  # a link in the place of the folder: there is no journal of ours
             return
         if raw is None:
@@ -164,15 +163,13 @@ class Steps:
 
     def _do(self, step: Step, *, is_journaled: bool = False, is_late: bool = False) -> None:
         match step.kind:
-            case "write":
+            case "write" | "rewrite":
                 self._write(step, is_journaled, is_late)
             case "append":
                 if is_late:
                     self._cut(step.path, step.offset)
                 with self._writing(step.path) as (folder, name):
                     append_in(folder, name, step.data)
-            case "rewrite":
-                self.write(step.path, step.data, erase=step.erase)
             case "blank":
                 self._blank(step)
             case "move":
@@ -184,32 +181,31 @@ class Steps:
                 self._remove(step.path)
 
     def _write(self, step: Step, is_journaled: bool, is_late: bool) -> None:
-        """Write a document. If another program changed it after it was read, a commit of one change fails, a longer
-        one saves the other's bytes first, and one that is finished late lets the other's bytes stand."""
-        current, _ = read_file(self.root, step.path)
-        version = ABSENT if current is None else version_of(current)
-        if version == version_of(step.data):
-            return
-        if version != step.before:
-            if not is_journaled:
-                raise StorageConflict(f"{printable_line(step.path)}: it has changed.")
-            self.displace(step.data if is_late else current or b"")
-            if is_late:
+        """Write a document or a whole log. If another program changed a document after it was read, a commit of one
+        change fails, a longer one saves the other's bytes first, and one that is finished late lets the other's bytes
+        stand."""
+        if step.kind == "write":
+            current, _ = read_file(self.root, step.path)
+            version = ABSENT if current is None else version_of(current)
+            if version == version_of(step.data):
                 return
-        self.write(step.path, step.data, erase=step.erase, modified_ns=step.modified_ns)
-
-    def write(self, path: str, data: bytes, *, erase: bool = False, modified_ns: int = 0) -> None:
-        with self._writing(path) as (folder, name):
-            if erase:
-                replace_erasing_in(folder, name, data)
+            if version != step.before:
+                if not is_journaled:
+                    raise StorageConflict(f"{printable_line(step.path)}: it has changed.")
+                self.displace(step.data if is_late else current or b"")
+                if is_late:
+                    return
+        with self._writing(step.path) as (folder, name):
+            if step.erase:
+                replace_erasing_in(folder, name, step.data)
                 return
-            with replacing_in(folder, name, mtime_ns=modified_ns, sync=self.syncs_each) as file:
-                file.write(data)
+            with replacing_in(folder, name, mtime_ns=step.modified_ns, sync=self.syncs_each) as file:
+                file.write(step.data)
 
     def displace(self, data: bytes) -> None:
         """Keep bytes that would be lost otherwise."""
         if data:
-            self.write(f"{DISPLACED}/{version_of(data)}", data)
+            self._do(Step("rewrite", f"{DISPLACED}/{version_of(data)}", data))
 
     def _blank(self, step: Step) -> None:
         with opened_file(self.root, step.path, os.O_WRONLY) as handle:

@@ -24,9 +24,8 @@ from kept.storage.contract import (
     Rewrite,
     Write,
     check_blank,
-    check_version,
     is_log,
-    targets_of,
+    version_conflict,
     version_of,
 )
 from kept.storage.postgres.database import Database, DeadlineConnection, Row, require_known
@@ -128,6 +127,11 @@ class Commit:
         ]
 
 
+def targets_of(change: Change) -> tuple[str, ...]:
+    """Return the paths and names that a change touches."""
+    return (change.path, change.to) if isinstance(change, Move) else (change.path,)
+
+
 def _format_receipt(ends: Ends) -> bytes:
     return json.dumps({name: position.offset for name, position in ends.items()}).encode()
 
@@ -223,13 +227,15 @@ class _Writing:
             case Blank(name, position, line):
                 self._blank(name, position.offset, line)
 
-    def _check(self, path: str, expected: str | None) -> None:
-        check_version(path, self._before.version(path), expected)
+    def _check(self, path: str, expected: str | None) -> str:
+        """Return the version of a document or a log. Raise StorageConflict if another one is expected."""
+        version = self._before.version(path)
+        if expected is not None and version != expected:
+            raise version_conflict(path, version, expected)
+        return version
 
     def _move(self, path: str, to: str, expected: str | None) -> None:
-        version = self._before.version(path)
-        check_version(path, version, expected)
-        if not version:
+        if not self._check(path, expected):
             raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
         self._check(to, ABSENT)
         if is_log(path):

@@ -33,9 +33,8 @@ from kept.storage.contract import (
     check_changes,
     check_name,
     iter_chosen,
-    targets_of,
 )
-from kept.storage.postgres.commit import Commit
+from kept.storage.postgres.commit import Commit, targets_of
 from kept.storage.postgres.database import Database, Row
 from kept.storage.postgres.leases import LeaseKeeper
 
