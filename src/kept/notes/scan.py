@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kept.base.limits import int64, utf8_safe
@@ -39,49 +40,39 @@ class Scan:
 
 def scan_workspace(workspace: Workspace, *, max_bytes: int) -> Scan:
     """Return the notes of a workspace. Symbolic links are excluded."""
-    finder = _NoteFinder(workspace, max_bytes)
-    finder.find_own()
+    finder, is_kept = _NoteFinder(workspace, max_bytes, workspace.root), workspace.layout == "kept"
+    choose = finder.choose_own if is_kept else finder.choose_in_vault()
+    finder.add(workspace.storage.documents.list(choose=choose, on_refused=finder.refuse))
+    if is_kept:  # the order in which they are indexed, with long-term memory first
+        first = {name: finder.files.pop(name) for name in ROOT_NOTES if name in finder.files}
+        finder.files = {**first, **finder.files}
     for extra in workspace.extra_paths:
         finder.find_extra(extra)
     return Scan(tuple(finder.files.values()), tuple(finder.problems), tuple(finder.folders))
 
 
+@dataclass
 class _NoteFinder:
-    def __init__(self, workspace: Workspace, max_bytes: int) -> None:
-        self.workspace = workspace
-        self.max_bytes = max_bytes
-        self.files: dict[str, SourceFile] = {}
-        self.problems: list[Problem] = []
-        self.folders: list[str] = []
-
-    def find_own(self) -> None:
-        workspace = self.workspace
-        choose = self.choose_own if workspace.layout == "kept" else self.choose_in_vault()
-        notes = workspace.storage.documents.list(choose=self.noting(workspace.root, choose), on_refused=self.refuse)
-        self.add(notes, workspace.root + os.sep)
-        if workspace.layout == "kept":  # the order in which they are indexed, with long-term memory first
-            first = {name: self.files.pop(name) for name in ROOT_NOTES if name in self.files}
-            self.files = {**first, **self.files}
-
-    def noting(self, base: str, choose: Choose) -> Choose:
-        """Return a function that notes each folder that is listed, too."""
-        folders = self.folders
-
-        def note_and_choose(folder: str, names: Mapping[str, bool]) -> Iterable[str]:
-            folders.append(f"{base}/{folder}" if folder else base)
-            return choose(folder, names)
-
-        return note_and_choose
+    workspace: Workspace
+    max_bytes: int
+    base: str
+    """Folder of the storage that is listed."""
+    files: dict[str, SourceFile] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
 
     def choose_own(self, folder: str, names: Mapping[str, bool]) -> Iterable[str]:
+        chosen = self.choose_notes(folder, names)
         if folder:
-            return self.choose_notes(folder, names)
+            return chosen
         if names.get(MEMORY_FOLDER) is False:
             self.problem(MEMORY_FOLDER, "is no folder, or a symbolic link, which is not followed")
         own = [name for name in ROOT_NOTES if names.get(name) is False]
         return [*own, MEMORY_FOLDER] if names.get(MEMORY_FOLDER) else own
 
     def choose_notes(self, folder: str, names: Mapping[str, bool]) -> Iterable[str]:
+        """Note a folder that is listed, and choose the notes and folders in it."""
+        self.folders.append(f"{self.base}/{folder}" if folder else self.base)
         endings = self.workspace.endings
         return [
             name
@@ -103,12 +94,11 @@ class _NoteFinder:
         return choose
 
     def find_extra(self, extra: str) -> None:
-        storage, base = self.workspace.open_extra(extra)
-        name = extra[len(base) :].lstrip(os.sep)
+        storage, self.base = self.workspace.open_extra(extra)
+        name = extra[len(self.base) :].lstrip(os.sep)
         folder, _, last = name.rpartition("/")
         if list_names(storage, folder).get(last):
-            choose = self.noting(base, self.choose_notes)
-            self.add(storage.documents.list(f"{name}/", choose=choose, on_refused=self.refuse), base + os.sep)
+            self.add(storage.documents.list(f"{name}/", choose=self.choose_notes, on_refused=self.refuse))
             return
         try:
             info = storage.documents.find(name)
@@ -121,13 +111,13 @@ class _NoteFinder:
             self.problem(extra, "extra path is neither a folder nor Markdown")
         else:
             self.folders.append(os.path.dirname(extra))
-            self.add([info], base + os.sep)
+            self.add([info])
 
-    def add(self, notes: Iterable[DocumentInfo], base: str) -> None:
-        cite, is_own = self.workspace.cite, base == self.workspace.root + os.sep
+    def add(self, notes: Iterable[DocumentInfo]) -> None:
+        cite, is_own = self.workspace.cite, self.base == self.workspace.root
         for info in notes:
             path, size = info.path, info.size
-            absolute = base + path
+            absolute = self.base + os.sep + path
             cited = path if is_own else cite(absolute)
             if fault := find_name_fault(cited):
                 self.problem(cited, fault)

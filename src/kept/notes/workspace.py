@@ -387,12 +387,12 @@ class Workspace:
 
     def find(self, name: str) -> DocumentInfo | None:
         """Return the state of a note, or None if there is none. Raise PathRefused for a link, or what is no file."""
-        storage, path = self._open(name)
+        storage, path = self._open_outside(name) if os.path.isabs(name) else (self.storage, name)
         return storage.documents.find(path)
 
     def read(self, name: str, *, max_bytes: int) -> NoteText:
         """Return a note of any encoding. Raise NoteNotFound, NoteTooLarge, or PathRefused."""
-        storage, path = self._open(name)
+        storage, path = self._open_outside(name) if os.path.isabs(name) else (self.storage, name)
         try:
             document = storage.documents.read(path, max_bytes=max_bytes)
         except DocumentNotFound:
@@ -402,10 +402,8 @@ class Workspace:
         times = info.modified_ns, info.changed_ns
         return NoteText(name, document.data, text, info.size, *times, document.version, warning)
 
-    def _open(self, name: str) -> tuple[Storage, str]:
-        """Return the storage that has a note, and its path in there."""
-        if not os.path.isabs(name):
-            return self.storage, name
+    def _open_outside(self, name: str) -> tuple[Storage, str]:
+        """Return the storage that has a note of an extra path, and its path in there."""
         extra = self._find_extra(name)
         if extra is None:
             raise PathRefused(f"{show_path(name)}: outside the workspace.")

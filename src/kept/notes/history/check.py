@@ -23,7 +23,7 @@ def check_history(history: NoteHistory) -> HistoryState:
     count = 0
     digests: set[str | None] = set()
     for log in history.logs():
-        lines = [parse_change(line.data) for line in history.storage.logs.read(log) if line.data.strip()]
+        lines = [parse_change(line.data) for line in history.workspace.storage.logs.read(log) if line.data.strip()]
         changes = [change for change in lines if change is not None]
         count += len(changes)
         digests.update(digest for change in changes for digest in (change.before, change.after))

@@ -150,10 +150,6 @@ class NoteHistory:
     workspace: Workspace
     clock: Clock
 
-    @property
-    def storage(self) -> Storage:
-        return self.workspace.storage
-
     # lines
 
     def own_log(self) -> str:
@@ -171,24 +167,25 @@ class NoteHistory:
 
     def logs(self) -> list[str]:
         """Return the logs of all machines."""
-        return [info.name for info in self.storage.logs.list(CHANGES) if info.name.endswith(_LOG_ENDING)]
+        return [info.name for info in self.workspace.storage.logs.list(CHANGES) if info.name.endswith(_LOG_ENDING)]
 
-    def find_last(self, path: str) -> list[NoteChange]:
-        """Return the last change of a note on each machine."""
+    def find_states(self, path: str) -> list[str | None]:
+        """Return the hash of a note after its last change on each machine, the latest first; None if there was no note
+        at that path any more."""
         quoted = json.dumps(path, ensure_ascii=False).encode("utf-8", "replace")
         changes = []
         for log in self.logs():
-            for line in self.storage.logs.read_back(log, having=(b'"path":' + quoted, b'"was":' + quoted)):
+            for line in self.workspace.storage.logs.read_back(log, having=(b'"path":' + quoted, b'"was":' + quoted)):
                 change = parse_change(line.data)
                 if change is not None and path in (change.path, change.was):
                     changes.append(change)
                     break
-        return changes
+        return states_after(changes, path)
 
     def find_by_id(self, change_id: str) -> NoteChange | None:
         """Return the change with exactly this id. Only lines that have its bytes are parsed."""
         for log in self.logs():
-            for line in self.storage.logs.read_back(log, having=[f'"id":"{change_id}"'.encode()]):
+            for line in self.workspace.storage.logs.read_back(log, having=[f'"id":"{change_id}"'.encode()]):
                 change = parse_change(line.data)
                 if change is not None and change.id == change_id:
                     return change
@@ -198,7 +195,7 @@ class NoteHistory:
         """Yield changes, newest first. Only the last lines of each log are parsed for the changes since a time."""
         import heapq  # not needed to record a change
 
-        logs = [_newest_first(self.storage.logs.read_back(log), since) for log in self.logs()]
+        logs = [_newest_first(self.workspace.storage.logs.read_back(log), since) for log in self.logs()]
         seen: set[str] = set()
         for change in heapq.merge(*logs, key=lambda change: change.time, reverse=True):
             if change.id not in seen:  # a copy that a synchronising program made of a file
@@ -247,7 +244,7 @@ class NoteHistory:
 
     def read_version(self, digest: str | None) -> bytes | None:
         """Return the bytes of a version, or None for a note that did not exist. Raise HistoryDamaged."""
-        return None if digest is None else read_version(self.storage, digest)
+        return None if digest is None else read_version(self.workspace.storage, digest)
 
     def diff(self, change: NoteChange) -> str:
         """Return the unified diff of a change. A version that cannot be read is named instead."""
@@ -282,7 +279,7 @@ class NoteHistory:
         planned: dict[str, Change] = {}
         for content in contents:
             digest = digest_bytes(content)
-            if digest not in planned and not self.storage.documents.find(version_path(digest)):
+            if digest not in planned and not self.workspace.storage.documents.find(version_path(digest)):
                 planned[digest] = write_version(digest, content)
         lines = [format_change(change).rstrip(b"\n") for change in changes]
         return [*planned.values(), Append(log, lines, expected_end)]
@@ -332,15 +329,10 @@ def write_version(digest: str, content: bytes) -> Write:
     return Write(version_path(digest), zlib.compress(content, _LEVEL))
 
 
-def state_after(change: NoteChange, path: str) -> str | None:
-    """Return the hash of a note after the change, or None if there is no note at that path."""
-    return change.after if change.path == path else None
-
-
-def last_state(changes: Sequence[NoteChange], path: str) -> str | None:
-    """Return the hash of a note after the latest of its changes, or None if there was no note."""
-    latest = max(changes, key=lambda change: change.time, default=None)
-    return None if latest is None else state_after(latest, path)
+def states_after(changes: Iterable[NoteChange], path: str) -> list[str | None]:
+    """Return the hash of a note after each of its changes, the latest first; None if there is no note at that path."""
+    latest_first = sorted(changes, key=lambda change: change.time, reverse=True)
+    return [change.after if change.path == path else None for change in latest_first]
 
 
 # writing notes: one commit has the notes and the lines that tell who changed them, and why
@@ -412,17 +404,17 @@ class HistoryRecorder:
         history = self.history
         by = self.by if self.by.agent else replace(self.by, agent=history.config.agent_id)
         log = history.own_log()
-        end = history.storage.logs.end(log)
+        end = history.workspace.storage.logs.end(log)
         lines: list[NoteChange] = []
         changes: list[NoteChange] = []
         for edit in edits:
             path = edit.was or edit.path
             old, new = (None if content is None else digest_bytes(content) for content in (edit.before, edit.after))
-            known = history.find_last(path)
+            known = history.find_states(path)
             # Another program has written the note, or it is older than the history.
-            if (known or old) and not any(state_after(change, path) == old for change in known):
+            if (known or old) and old not in known:
                 kind: ChangeKind = "by_hand" if known else "baseline"
-                lines.append(history.new_change(path, last_state(known, path), old, kind=kind))
+                lines.append(history.new_change(path, known[0] if known else None, old, kind=kind))
             part_of = changes[-1].id if edit.is_part and changes else None
             more = {"by": by, "why": self.why, "was": edit.was, "undoes": edit.undoes, "part_of": part_of}
             change_id = None if changes else self.change_id
@@ -459,29 +451,25 @@ def commit_notes(
     the notes are written alone.
     """
     notices: tuple[str, ...] = ()
+    notes: list[Change] = []
+    for edit in edits:
+        expected = ABSENT if edit.before is None else version_of(edit.before)
+        if edit.was is not None:
+            notes.append(Move(edit.was, edit.path, expected))
+        elif edit.after is None:
+            notes.append(Remove(edit.path, expected))
+        else:
+            notes.append(Write(edit.path, edit.after, expected, modified_ns=edit.modified_ns))
+    # What is removed comes last, also of what the caller adds: a storage that fails on the way can take back additions.
     if recorder is not None:
         try:
             changes, recorded = recorder.plan(edits)
-            workspace.storage.commit(_plan_commit([*recorded, *also(changes)], edits))
+            planned = [*recorded, *also(changes), *notes]
+            workspace.storage.commit(sorted(planned, key=lambda change: isinstance(change, Remove)))
             return tuple(changes), ()
         except (StorageConflict, LockBusy, LeaseLost, WriteUnfinished):  # which say nothing of the history
             raise
         except KeptError as exc:
             notices = tuple(f"The change of {edit.path} is not in the history: {exc.message}" for edit in edits)
-    workspace.storage.commit(_plan_commit(also(()), edits))
+    workspace.storage.commit(sorted([*also(()), *notes], key=lambda change: isinstance(change, Remove)))
     return (), notices
-
-
-def _plan_commit(others: Sequence[Change], edits: Sequence[NoteEdit]) -> list[Change]:
-    """Return what to commit: first what is added, then the notes, and last what is removed. A storage that fails on the
-    way can take back additions."""
-    changes = [*others]
-    for edit in edits:
-        expected = ABSENT if edit.before is None else version_of(edit.before)
-        if edit.was is not None:
-            changes.append(Move(edit.was, edit.path, expected))
-        elif edit.after is None:
-            changes.append(Remove(edit.path, expected))
-        else:
-            changes.append(Write(edit.path, edit.after, expected, modified_ns=edit.modified_ns))
-    return sorted(changes, key=lambda change: isinstance(change, Remove))

@@ -6,35 +6,37 @@ every note is stored once, as the baseline that later edits are compared with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from kept.base.digest import digest_bytes
 from kept.errors import KeptError
-from kept.notes.history.note_history import ChangeKind, NoteChange, NoteHistory, last_state, parse_change, state_after
+from kept.notes.history.note_history import ChangeKind, NoteChange, NoteHistory, parse_change, states_after
 from kept.storage.contract import START, LogPosition, retried
 
 _FEW = 8
 """Number of notes up to which each is searched for in the lines. For more, all lines are read once."""
 
 
+@dataclass
 class UnseenChanges:
     """Compares notes with the history, and records the differences."""
 
-    def __init__(self, history: NoteHistory, *, max_bytes: int) -> None:
-        self.history = history
-        self._max_bytes = max_bytes
-        self._by_path: dict[str, dict[str, NoteChange]] | None = None
-        """Last change of every note by log, once there were many notes to compare."""
-        self._ends: dict[str, LogPosition] = {}
-        self.written: dict[str, str | None] = {}
-        """Notes that Kept wrote since the last sync, with their hashes: they need not be looked up in all lines."""
-        self.compared = START
-        """Place in this machine's log up to which every note in it was compared with its text."""
+    history: NoteHistory
+    max_bytes: int
+    written: dict[str, str | None] = field(default_factory=dict)
+    """Notes that Kept wrote since the last sync, with their hashes: they need not be looked up in all lines."""
+    compared: LogPosition = START
+    """Place in this machine's log up to which every note in it was compared with its text."""
+    _by_path: dict[str, dict[str, NoteChange]] | None = None
+    """Last change of every note by log, once there were many notes to compare."""
+    _ends: dict[str, LogPosition] = field(default_factory=dict)
 
     def record_written(self, start: LogPosition, *, but: Set[str] = frozenset()) -> None:
         """Compare the notes in the lines after ``start``, which Kept wrote, with their texts, but not those that the
         caller compares."""
-        log, logs = self.history.own_log(), self.history.storage.logs
+        log, logs = self.history.own_log(), self.history.workspace.storage.logs
         end = logs.end(log)
         lines = (line for line in logs.read(log, start) if line.end.offset <= end.offset)
         changes = [change for line in lines if (change := parse_change(line.data)) is not None]
@@ -46,10 +48,11 @@ class UnseenChanges:
         if paths:
             self.record(dict.fromkeys(paths, ""), paths)
 
+    @retried
     def record(
         self,
         notes: Mapping[str, str],
-        removed: Iterable[str] = (),
+        removed: Collection[str] = (),
         *,
         is_first: bool = False,
         present: Set[str] | None = None,
@@ -59,35 +62,31 @@ class UnseenChanges:
         ``is_first``: a note that the history does not know is older than the history, not new. ``present`` are all
         notes there are; every other one that this machine has recorded is gone.
         """
-        removed = list(removed)
         if self._by_path is None and (is_first or present is not None or len(notes) + len(removed) > _FEW):
             self._by_path = {}
-        retried(lambda: self._record(notes, list(removed), is_first, present))
-
-    def _record(self, notes: Mapping[str, str], removed: list[str], is_first: bool, present: Set[str] | None) -> None:
-        log, storage = self.history.own_log(), self.history.storage
+        log, storage = self.history.own_log(), self.history.workspace.storage
         end = storage.logs.end(log)
         by_path = self._load()
+        known: dict[str, list[str | None]] = {}
+        for path in (*notes, *removed):
+            changes = by_path.get(path, {}).values()
+            known[path] = self.history.find_states(path) if self._by_path is None else states_after(changes, path)
+        missing = [path for path in removed if None not in known[path]]
         if present is not None:
             self.compared = end
-            recorded = ((path, changes[log]) for path, changes in by_path.items() if log in changes)
-            removed += [path for path, change in recorded if path not in present and state_after(change, path)]
-        known: dict[str, list[NoteChange]] = {}
-        for path in (*notes, *removed):
-            known[path] = self.history.find_last(path) if self._by_path is None else [*by_path.get(path, {}).values()]
-
-        def is_known(path: str, digest: str | None) -> bool:
-            return any(state_after(change, path) == digest for change in known[path])
-
-        read = {path: self._read(path) for path, digest in notes.items() if not is_known(path, digest)}
-        # A note may have been changed again, to what the history knows.
-        contents = {
-            path: raw for path, raw in read.items() if raw is not None and not is_known(path, digest_bytes(raw))
-        }
-        missing = [path for path in removed if known[path] and not is_known(path, None) and self._is_gone(path)]
-        changes = self._plan(contents, missing, known, is_first=is_first)
-        if changes:
-            ends = storage.commit(self.history.plan(changes, contents.values(), log, end))
+            for path, last in by_path.items():
+                if path not in present and log in last and states_after([last[log]], path) != [None]:
+                    known[path] = states_after(last.values(), path)
+                    missing += [] if None in known[path] else [path]
+        contents: dict[str, bytes] = {}
+        for path in (path for path, digest in notes.items() if digest not in known[path]):
+            with suppress(KeptError):  # the sync reports it, or it is gone again
+                raw = self.history.workspace.read(path, max_bytes=self.max_bytes).raw
+                if digest_bytes(raw) not in known[path]:  # it may have been changed again, to what the history knows
+                    contents[path] = raw
+        gone = [path for path in missing if known[path] and self._is_gone(path)]
+        if planned := self._plan(contents, gone, known, is_first=is_first):
+            ends = storage.commit(self.history.plan(planned, contents.values(), log, end))
             if end == self.compared:  # no other process has written meanwhile
                 self.compared = ends[log]
 
@@ -96,19 +95,13 @@ class UnseenChanges:
         if self._by_path is None:
             return {}
         for log in self.history.logs():
-            for line in self.history.storage.logs.read(log, self._ends.get(log, START)):
+            for line in self.history.workspace.storage.logs.read(log, self._ends.get(log, START)):
                 self._ends[log] = line.end
                 change = parse_change(line.data)
                 for path in (change.path, change.was) if change else ():
                     if change and path is not None:
                         self._by_path.setdefault(path, {})[log] = change
         return self._by_path
-
-    def _read(self, path: str) -> bytes | None:
-        try:
-            return self.history.workspace.read(path, max_bytes=self._max_bytes).raw
-        except KeptError:
-            return None  # the sync reports it, or it is gone again
 
     def _is_gone(self, path: str) -> bool:
         try:
@@ -117,11 +110,12 @@ class UnseenChanges:
             return False
 
     def _plan(
-        self, contents: dict[str, bytes], missing: list[str], known: dict[str, list[NoteChange]], *, is_first: bool
+        self, contents: dict[str, bytes], missing: list[str], known: dict[str, list[str | None]], *, is_first: bool
     ) -> list[NoteChange]:
         """Return the changes of notes that read so now, and of those that are gone."""
         changes: list[NoteChange] = []
-        vanished = {state: path for path in missing if (state := last_state(known[path], path)) is not None}
+        before = {path: states[0] for path, states in known.items() if states}
+        vanished = {state: path for path in missing if (state := before[path]) is not None}
         for path, content in contents.items():
             digest = digest_bytes(content)
             if not known[path] and digest in vanished:
@@ -131,7 +125,5 @@ class UnseenChanges:
                 changes.append(self.history.new_change(path, digest, digest, kind="rename", was=old, why=why))
                 continue
             kind: ChangeKind = "baseline" if is_first and not known[path] else "by_hand"
-            changes.append(self.history.new_change(path, last_state(known[path], path), digest, kind=kind))
-        return changes + [
-            self.history.new_change(path, last_state(known[path], path), None, kind="by_hand") for path in missing
-        ]
+            changes.append(self.history.new_change(path, before.get(path), digest, kind=kind))
+        return changes + [self.history.new_change(path, before[path], None, kind="by_hand") for path in missing]
