@@ -80,6 +80,8 @@ class Memory:
         """Person or group that this memory is for: nothing private of others is found or read. None for the owner."""
         self.settings = config.agent.memory_search
         self.workspace = Workspace.of(config)
+        self.place = self.workspace.root
+        """Where the notes are, for people: a folder, or the address of a server."""
         self.clock = clock or SystemClock()
         self.view = MemoryView(config, self.workspace, self.clock, project, viewer)
         self._own_embedder = embedder
@@ -179,11 +181,6 @@ class Memory:
         service: IndexService | None = vars(self).get("_service")
         if service is not None:
             service.close()
-
-    @property
-    def place(self) -> str:
-        """Where the notes are, for people: a folder, or the address of a server."""
-        return self.workspace.root
 
     def _require_open(self) -> None:
         if self._is_closed:

@@ -30,14 +30,9 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def _init_once(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Compile the real `__init__` when the first instance of a class is created, then call it."""
-    cls = type(self)
-    cls.__init__ = _make_init(cls)
-    cls.__init__(self, *args, **kwargs)
-
-
-def _make_init(cls: Any) -> Any:
-    """Return the `__init__` that `dataclass` would generate: one argument per field, with its default if any."""
+    """Compile the `__init__` that `dataclass` would generate when the first instance of a class is created. Call it.
+    It has one argument per field, with its default if any."""
+    cls: Any = type(self)
     names: dict[str, Any] = {"_missing": MISSING}
     arguments, body = [], []
     for spec in dataclasses.fields(cls):
@@ -54,19 +49,19 @@ def _make_init(cls: Any) -> Any:
         names[f"_set_{name}"] = getattr(cls, name).__set__  # of the slot: faster than object.__setattr__
         body.append(f"    _set_{name}(self, {value})\n")
     exec(f"def __init__(self, {', '.join(arguments)}):\n{''.join(body) or '    pass'}", names)
-    return names["__init__"]
+    cls.__init__ = names["__init__"]
+    cls.__init__(self, *args, **kwargs)
 
 
-def _values(self: Any) -> tuple[Any, ...]:
-    return tuple([getattr(self, name) for name in self.__dataclass_fields__])
-
-
-def _equal(self: Any, other: object) -> Any:
-    return _values(self) == _values(other) if type(self) is type(other) else NotImplemented
+def _equal(self: Any, other: Any) -> Any:
+    if type(self) is not type(other):
+        return NotImplemented
+    names = self.__dataclass_fields__
+    return [getattr(self, name) for name in names] == [getattr(other, name) for name in names]
 
 
 def _hash(self: Any) -> int:
-    return hash(_values(self))
+    return hash(tuple([getattr(self, name) for name in self.__dataclass_fields__]))
 
 
 def _show(self: Any) -> str:
@@ -76,7 +71,7 @@ def _show(self: Any) -> str:
 
 
 def _rebuild(self: Any) -> tuple[type, tuple[Any, ...]]:
-    return type(self), _values(self)
+    return type(self), tuple([getattr(self, name) for name in self.__dataclass_fields__])
 
 
 def _refuse_change(self: Any, name: str, *_: object) -> NoReturn:
@@ -86,11 +81,14 @@ def _refuse_change(self: Any, name: str, *_: object) -> NoReturn:
 class _Signature:
     """Signature of a class, for `help` and `inspect`. It is made when it is read."""
 
-    def __get__(self, instance: object, owner: type) -> Any:
-        from inspect import signature
+    def __get__(self, instance: object, owner: Any) -> Any:
+        from inspect import Parameter, Signature
 
-        whole = signature(_make_init(owner))
-        return whole.replace(parameters=[*whole.parameters.values()][1:])
+        parameters = []
+        for spec in dataclasses.fields(owner):
+            default = Parameter.empty if spec.default is spec.default_factory is MISSING else spec.default
+            parameters.append(Parameter(spec.name, Parameter.POSITIONAL_OR_KEYWORD, default=default))
+        return Signature(parameters)
 
 
 _SHARED = {

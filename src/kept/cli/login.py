@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from kept.cli.options import kept_command
 from kept.cli.output import echo, read_stdin
 from kept.cli.root import Globals
 from kept.client.server_connection import Login, ServerConnection, TokenRights, write_login
-from kept.config.layers import find_home, find_login
+from kept.config.layers import LOGIN, find_home
 from kept.errors import NotFound
 
 _MAX_TOKEN_BYTES = 1_000
@@ -49,7 +50,7 @@ def logout_command(options: Globals) -> None:
     from kept.storage.open import open_folder
 
     home = find_home(options.home)
-    if find_login(home) is None:
+    if not os.path.exists(os.path.join(home, LOGIN)):
         raise NotFound("This machine is not logged in to a server.", hint="'kept login URL' does that.")
     write_login(open_folder(home), None)
     echo("Logged out. The token still works elsewhere: 'kept token revoke' ends it.")

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -84,6 +84,7 @@ class GuardedStream:
     def __init__(self, raw: TextIO, *, redacted: bool) -> None:
         self.raw = raw
         self._redacted = redacted
+        self.flush, self.isatty = raw.flush, raw.isatty
 
     def write(self, text: str) -> int:
         shown = printable(hide_secrets(text) if self._redacted else text)
@@ -115,26 +116,22 @@ def unguarded(stream: TextIO) -> TextIO:
     return raw
 
 
-_CONFIGS: list[Config] = []
-
-
-def remember_secrets(config: Config) -> None:
-    """Redact the keys of these settings and of the environment on standard error from now on."""
-    _CONFIGS.append(config)
-    _redactor.cache_clear()
+SETTINGS_IN_USE: list[Config] = []
+"""Settings whose keys, and those of the environment, are redacted on standard error."""
 
 
 def hide_secrets(text: str) -> str:
     """Replace the keys of the settings, and everything else that looks like a secret."""
-    return _redactor()(text) if text.strip() else text
+    return _redactor(len(SETTINGS_IN_USE))(text) if text.strip() else text
 
 
 @cache
-def _redactor() -> Redactor:
+def _redactor(count: int) -> Redactor:
+    """Return the redactor for the first of the settings in use."""
     from kept.base.redact import Redactor
     from kept.config.agent_config import secrets_of
 
-    return Redactor(secret for config in _CONFIGS for secret in secrets_of(config))
+    return Redactor(secret for config in SETTINGS_IN_USE[:count] for secret in secrets_of(config))
 
 
 # printing
@@ -171,17 +168,10 @@ def style(text: str, *, err: bool = False, **attributes: Any) -> str:
     return click.style(printable(text), **attributes).replace(_CSI, f"{_MARK}[")
 
 
-def bold(text: str) -> str:
-    return style(text, bold=True)
-
-
-def dim(text: str) -> str:
-    return style(text, dim=True)
-
-
-def cyan(text: str) -> str:
-    """Return a text in the colour of names: paths, notes, ids."""
-    return style(text, fg="cyan")
+bold = partial(style, bold=True)
+dim = partial(style, dim=True)
+cyan = partial(style, fg="cyan")
+"""Returns a text in the colour of names: paths, notes, ids."""
 
 
 def warn(message: str) -> None:

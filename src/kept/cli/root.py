@@ -16,7 +16,7 @@ import click
 from kept import __version__
 from kept.base.limits import one_line
 from kept.base.values import frozen
-from kept.cli.output import echo, guard_streams, hide_secrets, json_text, print_json, remember_secrets, style, warn_all
+from kept.cli.output import SETTINGS_IN_USE, echo, guard_streams, hide_secrets, json_text, print_json, style, warn_all
 from kept.errors import KeptError, UsageError
 
 if TYPE_CHECKING:
@@ -87,7 +87,8 @@ class Globals:
         if self.as_json:
             print_json(shape() if callable(shape) else shape)
             return
-        warn_all(degraded)
+        if degraded:
+            warn_all(degraded)
         for line in [text] if isinstance(text, str) else text:
             echo(line)
 
@@ -123,9 +124,10 @@ class Globals:
             settings=dict(self.settings) | (settings or {}),
             new_agent=new_agent,
         )
-        remember_secrets(loaded.config)
+        SETTINGS_IN_USE.append(loaded.config)
         if not quietly:
-            warn_all(loaded.config.notices, once=True)
+            if loaded.config.notices:
+                warn_all(loaded.config.notices, once=True)
             if os.path.exists(os.path.join(loaded.config.paths.folder, FORGETTING)):
                 from kept.cli.forget import finish_interrupted
 
@@ -134,12 +136,12 @@ class Globals:
 
     def login(self) -> Storage | None:
         """Return the home if it names a server that has the memory, unless this run names another memory."""
-        from kept.config.layers import find_login
+        from kept.config.layers import LOGIN, find_home
         from kept.storage.open import open_folder
 
         is_here = self.workspace or self.agent or self.database or os.environ.get("KEPT_DATABASE")
-        home = None if is_here else find_login(self.home)
-        return open_folder(home) if home else None
+        home = find_home(self.home)
+        return None if is_here or not os.path.exists(os.path.join(home, LOGIN)) else open_folder(home)
 
     def memory(self, *, person: str | None = None) -> Memory:
         """Open the memory, as a person sees it if one is named: here, or on the server that has it."""
@@ -263,16 +265,6 @@ def _setting_pair(text: str) -> tuple[str, Any]:
     return key.strip(), value
 
 
-def accept_global_options(command: click.Command) -> None:
-    """Let a command, and the commands of a group, take the global options too."""
-    for inner in command.commands.values() if isinstance(command, click.Group) else ():
-        accept_global_options(inner)
-    has_text = any(isinstance(param, click.Argument) for param in command.params)
-    note = "Put '--' before an argument that begins with '-' and is not an option. " if has_text else ""
-    command.epilog = f"{note}{_FOR_ALL}"
-    command.params += global_options(hidden=True)
-
-
 # the commands
 
 
@@ -293,8 +285,14 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"There is no command '{cmd_name}'.{hint}", ctx=ctx)
         module, _, attribute = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(f"kept.cli.{module}"), attribute or "command")
-        if not command.epilog:
-            accept_global_options(command)
+        if command.epilog:
+            return command
+        # The commands of a group take the global options too.
+        for each in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
+            has_text = any(isinstance(param, click.Argument) for param in each.params)
+            note = "Put '--' before an argument that begins with '-' and is not an option. " if has_text else ""
+            each.epilog = f"{note}{_FOR_ALL}"
+            each.params += global_options(hidden=True)
         return command
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

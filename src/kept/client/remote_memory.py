@@ -39,6 +39,8 @@ class RemoteMemory:
         """Without an ``outbox``, a write that cannot be sent raises ServerUnreachable."""
         self._connection = connection
         self._call = connection.call
+        self.place = connection.login.url
+        """Where the notes are, for people."""
         self._outbox = outbox
         self.refused: list[WaitingWrite] = outbox.send(connection) if outbox else []
         """Earlier writes that the server has refused just now."""
@@ -60,11 +62,6 @@ class RemoteMemory:
 
     def close(self) -> None:
         self._connection.close()
-
-    @property
-    def place(self) -> str:
-        """Where the notes are, for people."""
-        return self._connection.login.url
 
     def search(
         self,

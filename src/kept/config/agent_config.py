@@ -92,29 +92,11 @@ class AgentPaths:
     """Paths of one agent. ``folder`` is HOME/agents/NAME."""
 
     folder: str
-    apart_for: str = ""
-    """Workspace whose conversations are kept apart from those of the agent's own one."""
-
-    @property
-    def conversations(self) -> str:
-        """Folder of the conversations and the records about them."""
-        if not self.apart_for:
-            return self.folder
-        return os.path.join(self.folder, "workspaces", workspace_key(os.path.realpath(self.apart_for)))
-
-    @property
-    def sessions(self) -> str:
-        """Folder of the transcripts."""
-        return os.path.join(self.conversations, "sessions")
-
-    @property
-    def transcripts(self) -> str:
-        """Beginning of the names of transcripts in the storage of the agent."""
-        return os.path.relpath(self.sessions, self.folder).replace(os.sep, "/") + "/"
-
-    @property
-    def catalogue(self) -> str:
-        return os.path.join(self.conversations, "sessions.sqlite")
+    transcripts: str
+    """Beginning of the names of transcripts in the storage of the agent."""
+    sessions: str
+    """Folder of the transcripts."""
+    catalogue: str
 
     def find_index(self, workspace: str, *, is_first: bool = True) -> str:
         """Return where the index of a workspace is: in a file of its own if there is one, or else in that of the first
@@ -129,9 +111,9 @@ class AgentPaths:
         return os.path.join(self.folder, f"watcher-{workspace_key(workspace)}.lock")
 
 
-def workspace_key(workspace: str, *, digits: int = 12) -> str:
+def workspace_key(workspace: str) -> str:
     """Return a short hash of a workspace's path, for file names."""
-    return digest_bytes(os.fsencode(workspace))[:digits]
+    return digest_bytes(os.fsencode(workspace))[:12]
 
 
 @frozen
@@ -168,8 +150,16 @@ class Config:
 
     @property
     def paths(self) -> AgentPaths:
-        apart_for = self.workspace if self.conversations == "apart" else ""
-        return AgentPaths(os.path.join(self.home, "agents", self.agent_id), apart_for)
+        folder, prefix = os.path.join(self.home, "agents", self.agent_id), ""
+        if self.conversations == "apart":
+            prefix = f"workspaces/{workspace_key(os.path.realpath(self.workspace))}/"
+        conversations = os.path.join(folder, prefix)
+        return AgentPaths(
+            folder,
+            transcripts=f"{prefix}sessions/",
+            sessions=f"{conversations}sessions",
+            catalogue=f"{conversations}sessions.sqlite",
+        )
 
 
 # values that must stay secret

@@ -62,13 +62,7 @@ class LoadedConfig:
 
 
 def find_home(home: str | None = None, environ: Mapping[str, str] = os.environ) -> str:
-    return expand(home or environ.get("KEPT_HOME") or "~/.kept")
-
-
-def find_login(home: str | None = None) -> str | None:
-    """Return the home if it names a server that has the memory, or None. Cheap: every command asks."""
-    home = find_home(home)
-    return home if os.path.exists(os.path.join(home, LOGIN)) else None
+    return os.path.abspath(os.path.expanduser(home or environ.get("KEPT_HOME") or "~/.kept"))
 
 
 def load_config(
@@ -92,7 +86,7 @@ def load_config(
     home = find_home(home, env)
     agent_id = agent or env.get("KEPT_AGENT") or MAIN_AGENT
     named = config_file or env.get("KEPT_CONFIG")
-    path = expand(named) if named else os.path.join(home, "config.yaml")
+    path = os.path.abspath(os.path.expanduser(named)) if named else os.path.join(home, "config.yaml")
     raw = read_settings(path)
     if named and raw is None:
         raise ConfigError(f"{path}: there is no such file.", hint="Check --config or KEPT_CONFIG.")
@@ -101,7 +95,7 @@ def load_config(
         if not new_agent:
             require_agent(home, path, agent_id)
     notices: list[str] = []
-    tree, origins = user_settings(path, raw, agent_id, notices)
+    tree, origins = (SettingGroup(), {}) if raw is None else user_settings(path, raw, agent_id, notices)
     configured = resolve_workspace(home, agent_id, tree)
     for group in _environment_groups(env, notices):
         _merge(tree, group, "environment", origins, agent_id)
@@ -168,8 +162,6 @@ def user_settings(
 ) -> tuple[SettingGroup, dict[str, str]]:
     """Return the settings that a file with these bytes has for an agent, and where in it each comes from."""
     tree, origins = SettingGroup(), dict[str, str]()
-    if raw is None:
-        return tree, origins
     parsed = parse_settings(path, raw)
     try:
         if misplaced := next((key for key in parsed if snake(str(key)) in hints(AgentSettings)), None):
@@ -271,7 +263,7 @@ def _group_of(key: str, value: Any, notices: list[str]) -> SettingGroup:
 # folders
 
 
-def resolve_workspace(home: str, agent_id: str, tree: SettingGroup) -> str:
+def resolve_workspace(home: str, agent_id: str, tree: Mapping[str, Any]) -> str:
     """Return the path of the workspace that the settings name. By default it is the agent's own folder, so that one
     agent does not recall what a person told another."""
     named = tree.get("workspace") or os.path.join(
@@ -279,15 +271,11 @@ def resolve_workspace(home: str, agent_id: str, tree: SettingGroup) -> str:
     )
     if "\0" in named:
         raise ConfigError("workspace: it is not a path, since it contains a NUL.")
-    return expand(named)
+    return os.path.abspath(os.path.expanduser(named))
 
 
 def is_same_folder(left: str, right: str) -> bool:
     return left == right or os.path.realpath(left) == os.path.realpath(right)
-
-
-def expand(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
 
 
 # agents

@@ -39,7 +39,6 @@ from kept.config.layers import (
     MAX_BYTES,
     agent_names,
     check_agent_id,
-    expand,
     is_same_folder,
     read_settings,
     resolve_workspace,
@@ -171,7 +170,8 @@ def _plan_workspaces(manifest: Manifest, home: str, user_file: str, workspace: s
         except ConfigError as exc:
             raise ArchiveRefused(f"The archive has an agent that cannot exist: {exc.message}") from exc
         tree, _ = user_settings(user_file, read_settings(user_file), known.name, [])
-        own = expand(workspace) if workspace and known.name == MAIN_AGENT else resolve_workspace(home, known.name, tree)
+        named = {"workspace": workspace} if workspace and known.name == MAIN_AGENT else tree
+        own = resolve_workspace(home, known.name, named)
         workspaces[known.name] = workspaces.get(known.notes, own)
     return workspaces
 
