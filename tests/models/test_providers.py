@@ -10,7 +10,7 @@ from kept.base.remote_errors import ContextOverflow, ModelFailed, ModelRefused, 
 from kept.config import load_config
 from kept.models.base import MALFORMED, ChatModel, ModelUsage, TextDelta, TextPart, ToolOutput, ToolUse, Turn
 from kept.models.registry import make_model
-from kept.models.streaming import with_idle_timeout
+from kept.models.streaming import StreamedChat
 from tests.support.chat_requests import SEARCH, ask, end_of, request, text_of, tools_of
 from tests.support.chat_server import (
     Breaks,
@@ -281,13 +281,16 @@ def test_an_answer_without_end_is_not_listened_to_until_it_ends(server, provider
 def test_signs_of_life_do_not_extend_an_answer_for_ever(monkeypatch):
     monkeypatch.setattr("kept.models.streaming._MAX_ANSWER_TIMEOUTS", 0.005)  # a slow machine is not silent for so long
 
-    async def alive():
-        while True:
-            await asyncio.sleep(0)
-            yield None
+    class Alive(StreamedChat):
+        label, timeout_s = "The model", 20
+
+        async def ask(self, request):
+            while True:
+                await asyncio.sleep(0)
+                yield None
 
     async def listen():
-        return [event async for event in with_idle_timeout(alive(), timeout_s=20, label="The model")]
+        return [event async for event in Alive().stream(None)]
 
     with pytest.raises(ModelFailed, match=r"The model did not finish within 0\.1 s"):
         asyncio.run(listen())

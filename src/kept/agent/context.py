@@ -63,19 +63,14 @@ def read_context(message: Message) -> dict[str, Any] | None:
 
     A transcript may have been edited or imported, so only what has the right type is returned.
     """
-    context, recalled = message.metadata.get(CONTEXT), read_recalled(message)
+    context, items = message.metadata.get(CONTEXT), as_list(message.metadata.get(RECALLED))
+    recalled = [item for item in items if isinstance(item, dict) and isinstance(item.get("citation"), str)]
     if not isinstance(context, dict):
         return {"recalled": recalled} if recalled else None
     counts = as_dict(context.get("tokens"))
     tokens: dict[str, Any] = {name: counts[name] for name in (*PARTS, "total") if is_count(counts.get(name))}
     tokens["files"] = {name: size for name, size in as_dict(counts.get("files")).items() if is_count(size)}
     return {"recalled": recalled, **context, "tokens": tokens}
-
-
-def read_recalled(message: Message) -> list[dict[str, Any]]:
-    """Return the memories that were recalled for an answer."""
-    items = as_list(message.metadata.get(RECALLED))
-    return [item for item in items if isinstance(item, dict) and isinstance(item.get("citation"), str)]
 
 
 _GROUP_HEADING = "[Chat messages since your last reply - for context]"

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
-from kept.agent.context import RecalledPassage, TurnMaterial, choose_shown, read_recalled
+from kept.agent.context import RecalledPassage, TurnMaterial, choose_shown, read_context
 from kept.agent.events import Inbound
 from kept.agent.session_log import ConversationView, SessionLog
 from kept.base.limits import CHARS_PER_TOKEN, clip, weigh
@@ -203,7 +203,8 @@ def recall(
 
 def _carry_over(memory: Memory, view: ConversationView, recalled: Collection[str]) -> Iterator[RecalledPassage]:
     """Yield the memories that were recalled for the previous answer."""
-    before = [passage["citation"] for passage in read_recalled(view.answers[-1].message)] if view.answers else []
+    context = read_context(view.answers[-1].message) if view.answers else None
+    before = [passage["citation"] for passage in context["recalled"]] if context else []
     for citation in [citation for citation in before if citation not in recalled][:_CARRIED]:
         try:
             text = memory.read(citation).text

@@ -43,7 +43,7 @@ from kept.models.base import (
     Turn,
     usage_or_estimate,
 )
-from kept.models.streaming import RawEvents, with_idle_timeout
+from kept.models.streaming import RawEvents, StreamedChat
 
 LABEL = "Claude Code"
 TOOLS = ("memory_search", "memory_get", "memory_list", "memory_write", "memory_status", "sessions_search")
@@ -191,10 +191,11 @@ class KeptServer:
         return json.dumps({"mcpServers": {"kept": server}})
 
 
-class ClaudeCli:
+class ClaudeCli(StreamedChat):
     """Claude Code, run once per answer."""
 
     provider = "claude_cli"
+    label = LABEL
     runs_tools = False
     """It runs Kept's tools itself, over MCP, and cannot call those that a request offers."""
     writes = True
@@ -217,16 +218,13 @@ class ClaudeCli:
         self._model = settings.name
         self.name = settings.name or "claude"
         self.context_window = settings.context_window
-        self._timeout_s = settings.timeout_s
+        self.timeout_s = settings.timeout_s
         self._kept = kept_server if settings.tools else None
-
-    def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
-        return with_idle_timeout(self._ask(request), timeout_s=self._timeout_s, label=LABEL)
 
     async def close(self) -> None:
         """Do nothing: no process outlives its answer."""
 
-    async def _ask(self, request: ChatRequest) -> RawEvents:
+    async def ask(self, request: ChatRequest) -> RawEvents:
         with tempfile.TemporaryDirectory(prefix="kept-claude-", ignore_cleanup_errors=True) as folder:
             work = os.path.join(folder, "work")
             os.mkdir(work, 0o700)

@@ -119,36 +119,6 @@ RawEvents = AsyncGenerator[ModelEvent | None, None]
 """Events of one answer. None is a heartbeat: the model is alive but has produced nothing to report."""
 
 
-async def with_idle_timeout(stream: RawEvents, *, timeout_s: float, label: str) -> AsyncGenerator[ModelEvent, None]:
-    """Yield the events of a stream without its heartbeats.
-
-    Raise ModelFailed after ``timeout_s`` without an event, or if the answer does not end. Bytes that only keep the
-    connection open do not count: a server may send them for ever.
-    """
-    chars = 0
-    loop = asyncio.get_running_loop()
-    async with aclosing(stream) as events:
-        end_s = loop.time() + timeout_s * _MAX_ANSWER_TIMEOUTS
-        while True:
-            idle_until_s = loop.time() + timeout_s
-            try:
-                async with asyncio.timeout_at(min(idle_until_s, end_s)):
-                    event = await anext(events)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                reason = f"sent nothing for {timeout_s:g} s"
-                if end_s < idle_until_s:
-                    reason = f"did not finish within {timeout_s * _MAX_ANSWER_TIMEOUTS:g} s"
-                raise ModelSilent(f"{label} {reason}.", hint="Try again, or raise model.timeout_s.") from None
-            if isinstance(event, TextDelta):
-                chars += len(event.text)
-                if chars > MAX_ANSWER_CHARS:
-                    raise ModelFailed(f"{label}: the answer did not end.", hint=HINT)
-            if event is not None:
-                yield event
-
-
 def parse_arguments(raw: str) -> Mapping[str, Any]:
     """Return the arguments of a tool call. Return text that is not a JSON object under `MALFORMED`.
 
@@ -199,12 +169,52 @@ class StreamReader(ABC):
         )
 
 
-class SdkChat(ABC):
+class StreamedChat(ABC):
+    """Chat model whose answer ends when it says nothing for too long."""
+
+    label: str
+    """Name of the provider in messages."""
+    timeout_s: float
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
+        """Yield the events of one answer without its heartbeats.
+
+        Raise ModelFailed after ``timeout_s`` without an event, or if the answer does not end. Bytes that only keep the
+        connection open do not count: a server may send them for ever.
+        """
+        chars = 0
+        loop = asyncio.get_running_loop()
+        async with aclosing(self.ask(request)) as events:
+            end_s = loop.time() + self.timeout_s * _MAX_ANSWER_TIMEOUTS
+            while True:
+                idle_until_s = loop.time() + self.timeout_s
+                try:
+                    async with asyncio.timeout_at(min(idle_until_s, end_s)):
+                        event = await anext(events)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    reason = f"sent nothing for {self.timeout_s:g} s"
+                    if end_s < idle_until_s:
+                        reason = f"did not finish within {self.timeout_s * _MAX_ANSWER_TIMEOUTS:g} s"
+                    hint = "Try again, or raise model.timeout_s."
+                    raise ModelSilent(f"{self.label} {reason}.", hint=hint) from None
+                if isinstance(event, TextDelta):
+                    chars += len(event.text)
+                    if chars > MAX_ANSWER_CHARS:
+                        raise ModelFailed(f"{self.label}: the answer did not end.", hint=HINT)
+                if event is not None:
+                    yield event
+
+    @abstractmethod
+    def ask(self, request: ChatRequest) -> RawEvents:
+        """Return the events of one answer. Raise only ModelError."""
+
+
+class SdkChat(StreamedChat):
     """Chat model that is called through its provider's SDK, and the meaning of its errors."""
 
     provider: str
-    label: str
-    """Name of the provider in messages."""
     home_url: ClassVar[str]
     client_class: ClassVar[str]
     """Name of the client in the SDK."""
@@ -274,9 +284,6 @@ class SdkChat(ABC):
     def failed(self, what: str, *, hint: str = "Try again in a moment.") -> ModelError:
         return ModelFailed(f"{self.label} {what}.", hint=hint)
 
-    def stream(self, request: ChatRequest) -> AsyncGenerator[ModelEvent, None]:
-        return with_idle_timeout(self.ask(request), timeout_s=self.timeout_s, label=self.label)
-
     async def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
@@ -318,7 +325,6 @@ class SdkChat(ABC):
             )
 
     async def ask(self, request: ChatRequest) -> RawEvents:
-        """Yield the events of one answer. Raise only ModelError."""
         if self._client is None:  # importing an SDK takes a second or two, and must not block the event loop
             await asyncio.to_thread(self._open_client)
         import httpx2

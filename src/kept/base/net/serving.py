@@ -90,7 +90,9 @@ class Guard:
     def _find_refusal(self, scope: Scope) -> tuple[int, str, str, float] | None:
         """Return the status, the code and the message of a refusal, and when to try again; None if there is none."""
         headers = headers_of(scope)
-        if is_ambiguous(scope):
+        names = [name.lower() for name, _ in scope["headers"]]
+        has_two_lengths = {b"content-length", b"transfer-encoding"} <= headers.keys()
+        if has_two_lengths or any(names.count(name) > 1 for name in _ONCE):
             return 400, "header_repeated", "A header that may come once came twice.", 0.0
         host = headers.get(b"host", "").strip().lower()
         # Without its port. An IPv6 address keeps its brackets.
@@ -119,12 +121,6 @@ def bearer_token(headers: Mapping[bytes, str]) -> bytes:
     """Return the token that a request sends, or nothing."""
     scheme, _, sent = headers.get(b"authorization", "").partition(" ")
     return sent.strip().encode("latin-1") if scheme.lower() == "bearer" else b""
-
-
-def is_ambiguous(scope: Scope) -> bool:
-    """Return whether a header came twice that must not, or gives the length of the body in two ways."""
-    names = [name.lower() for name, _ in scope["headers"]]
-    return {b"content-length", b"transfer-encoding"} <= {*names} or any(names.count(name) > 1 for name in _ONCE)
 
 
 def _origin_host(origin: str) -> str:
