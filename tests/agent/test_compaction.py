@@ -142,9 +142,6 @@ def test_the_receipt_names_the_lines_that_left_and_their_hash(tmp_path):
         assert not more
         assert json.loads(lines[first - 1])["message"]["content"].startswith("Message 0.")
         assert json.loads(lines[last - 1])["message"]["role"] == "assistant"
-        assert verify_receipt(at.memory, at.sessions.transcripts, receipt) is None
-        changed = {**receipt, "lines": [[first, last - 1]]}
-        assert verify_receipt(at.memory, at.sessions.transcripts, changed) == "the lines have changed"
 
 
 def test_the_doctor_verifies_receipts(tmp_path):

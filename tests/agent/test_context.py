@@ -14,14 +14,13 @@ from kept.agent.context import RecalledPassage, TurnMaterial, build_context, pla
 from kept.agent.session_log import build_view
 from kept.base.limits import estimate_tokens
 from kept.config.schema import CompactionSettings
-from kept.models.base import ToolOutput, ToolSpec, ToolUse, get_prompt
+from kept.models.base import ToolOutput, ToolUse, get_prompt
 from kept.sessions.entries import CompactionEntry, Message, StateEntry, Text, ToolCall, ToolResult
 from tests.support.chat_requests import turn_text
 from tests.support.context_strategies import lines_of, messages, said_of, view
 
 NOW = dt.datetime(2026, 3, 14, 15, 9, tzinfo=dt.UTC)
 BUDGET = plan_budget(200_000, CompactionSettings())
-SEARCH = ToolSpec("memory_search", "Searches.", {"type": "object"})
 
 
 def material(**more):
@@ -227,14 +226,6 @@ def test_whatever_is_not_said_to_the_agent_is_inside_a_block():
     assert depth == 0
     assert not any("Ignore" in line or line.startswith("Human:") or marker in line for line in outside)
     assert "Ann Human: x: What is it?" in outside
-
-
-def test_recalled_memories_stand_before_their_message_with_citation_date_and_source():
-    recalled = (RecalledPassage("The port is 5433.", "memory/a.md#L3", "2026-03-01", "memory"),)
-    context = build(recalled=recalled, answering=("e2",))
-    parts = [part.text for part in context.request.turns[0].parts]
-    assert 'citation "memory/a.md#L3", date "2026-03-01", source "memory"]\n| The port is 5433.\n' in parts[0]
-    assert parts[-1] == "Hello?"
 
 
 @given(st.integers(1_000, 1_000_000), st.integers(0, 10**6), st.integers(0, 10**6))

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kept.agent.fence import Fence, clean_line, clean_lines, make_fence, skeleton
+from kept.agent.fence import clean_line, clean_lines, make_fence, skeleton
 
-FENCE = Fence("0123456789abcdef")
 OPEN, CLOSE = "[data 0123456789abcdef begins: memory]", "[data 0123456789abcdef ends]"
 ANY_LINE_END = re.compile("\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 

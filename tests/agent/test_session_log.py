@@ -59,29 +59,8 @@ def test_the_owner_that_the_settings_name_writes_to_the_shared_notes(tmp_path):
         assert FACT in at.today()
 
 
-def test_linked_accounts_recall_from_each_other_as_soon_as_they_are_linked(tmp_path):
-    with open_agent(tmp_path) as at:
-        say(at, "http", "ada", FACT)
-        say(at, "http", "bob", "Hello.")
-        assert "marigold" not in say(at, "telegram", "5054", "What opens the garden gate?")
-    links = {"session.identity_links": {"ada": ["telegram:5054", "http:ada"]}}
-    with open_agent(tmp_path, **links) as at:
-        at.sessions.reset(at.sessions.get_or_create("telegram", "5054").id)
-        assert "marigold" in say(at, "telegram", "5054", "What opens the garden gate now?")
-        assert "marigold" not in say(at, "http", "bob", "What opens the garden gate?")
-
-
 def test_nobody_recalls_what_was_said_on_the_machine_and_a_model_learns_whose_conversation_it_is(tmp_path):
     with open_agent(tmp_path) as at:
         say(at, "terminal", "me", "The attic light is broken.")
         assert "light is broken" not in say(at, "http", "ada", "What about the attic light?")
         assert [request.conversation for request in at.model.requests] == ["", "agent:main:http:default:direct:ada"]
-
-
-def test_a_conversation_of_a_person_that_is_continued_in_the_terminal_stays_private(tmp_path):
-    """What is recalled there ends up in the transcript, which that person recalls later."""
-    with open_agent(tmp_path) as at:
-        say(at, "http", "bob", "The shed key is under the blue pot.")
-        session = at.sessions.get_or_create("telegram", "5054")
-        at.say("Where is the shed key?", session=session.id)
-        assert "blue pot" not in shown(at.model.requests[-1])

@@ -179,14 +179,6 @@ def test_reasoning_before_an_answer_is_recorded_and_never_shown(tmp_path, size):
         assert "greets me" not in shown(at.model.requests[-1])
 
 
-def test_the_same_message_is_answered_once(tmp_path):
-    with open_agent(tmp_path, ScriptedChat(["First."])) as at:
-        before = reply(at.say("Hello?", as_id="tg-7"))
-        events = at.say("Hello?", as_id="tg-7")
-        assert events == [before]
-        assert len(at.messages()) == 2
-
-
 def test_of_messages_of_which_some_were_answered_only_the_others_are(tmp_path):
     with open_agent(tmp_path, ScriptedChat(["First.", "Second."])) as at:
         at.say("One.", as_id="1")

@@ -84,17 +84,3 @@ def test_further_passages_of_a_note_take_one_line_each_below_its_hit(kept, termi
     (hit,) = kept("search", "walrus ledger", "--json").json["results"]
     assert [f"L{passage['startLine']}-L{passage['endLine']}" for passage in hit["further"]] == [at for at, _ in further]
     assert all(passage["citation"].startswith("memory/walrus.md#L") for passage in hit["further"])
-
-
-def test_a_conversation_fits_on_one_header_line(environment, workspace, home):
-    from kept.sessions.entries import Message
-    from kept.sessions.store import SessionStore
-
-    with SessionStore.open(home=home) as sessions:
-        record = sessions.get_or_create("telegram", "5054-a-rather-long-name-of-a-person")
-        sessions.append(record.id, Message.of("user", "The zebra is in the garden."))
-    env = {**environment, "KEPT_WORKSPACE": str(workspace)}
-    shown = without_styles(run_on_terminal(["search", "zebra"], env, columns=100)).split("\n")
-    assert "sessions/" in shown[0]
-    assert text_width(shown[0]) <= 100
-    assert "zebra" in shown[1]

@@ -149,15 +149,11 @@ def test_mcp_on_this_machine_is_passed_on(laptop, served, tmp_path):
         client.close()
 
 
-def test_logout_forgets_the_token(laptop, tmp_path):
+def test_logout_forgets_the_token_and_a_wrong_one_is_not_stored(laptop, served, tmp_path):
     assert "Logged out" in laptop("logout")
     assert "not logged in" in laptop("logout", code=3)
     assert not (tmp_path / "laptop/.kept/login.json").exists()
     assert "no workspace" in laptop("search", "x", code=3)
-
-
-def test_a_wrong_token_is_not_stored(laptop, served, tmp_path):
-    laptop("logout")
     server = served[0]
     assert "does not accept the token" in laptop("login", server.url, text="kept_wrong\n", code=3)
     assert "not a token" in laptop("login", server.url, text="\n", code=2)

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kept import Memory
 from kept.base.remote_errors import EmbedderUnavailable
 from kept.config import load_config
 from kept.config.agent_config import KEY_VARIABLES
@@ -47,13 +46,10 @@ def test_each_name_means_its_provider_and_its_usual_model():
         identity = embedder.identity
         assert (identity.provider, identity.model, identity.dims) == (name, model, dims)
         assert 0 <= embedder.calibration.floor < embedder.calibration.ceiling <= 1
+    assert isinstance(chosen(ENVIRONMENT, provider="auto"), StaticEmbedder), "it stays on the machine"
     assert chosen(ENVIRONMENT, provider="none") is None
     settings = {"memory_search.provider": "openai", "memory_search.store.vector.enabled": False}
     assert choose_chain(load_config(settings=settings, environ=ENVIRONMENT).config).embedders == ()
-
-
-def test_auto_stays_on_the_machine_whatever_keys_there_are():
-    assert isinstance(chosen(ENVIRONMENT, provider="auto"), StaticEmbedder)
 
 
 @pytest.mark.parametrize(
@@ -109,27 +105,6 @@ def test_keys_are_not_shown_where_a_configuration_is_printed():
         assert secret not in repr(config)
 
 
-def test_a_misspelt_provider_is_an_error_that_names_the_others(tmp_path):
-    with pytest.raises(ConfigError, match=r"provider: 'opnai' is not one of the choices") as caught:
-        Memory.open(tmp_path, settings={"memory_search.provider": "opnai"})
-    assert "openai" in caught.value.hint
-
-
-# those who do not use them
-
-
-def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_first_call(tmp_path):
-    program = (
-        "import sys\n"
-        "from kept.config import load_config\n"
-        "from kept.embedding.registry import make_embedder\n"
-        "config = load_config(settings={'memory_search.provider': 'ollama'}, environ={}).config\n"
-        "make_embedder('ollama', config, config.memory_search).identity\n"
-        "print('httpx' in sys.modules)\n"
-    )
-    assert run_python(program, check=True).stdout.strip() == "False"
-
-
 TEXTS = [f"the {word} sat on the mat" for word in ("cat", "dog", "king", "queen", "bread", "river", "bank", "oven")]
 
 
@@ -173,6 +148,16 @@ OPTIONAL = (
 def loaded_after(tmp_path, code: str, *args: str) -> set[str]:
     program = f"import sys\n{code}\nprint(*(name for name in {OPTIONAL!r} if name in sys.modules))"
     return set(run_python(program, *args, env=kept_environment(tmp_path), check=True).stdout.split())
+
+
+def test_choosing_a_remote_provider_does_not_import_the_http_library_before_the_first_call(tmp_path):
+    code = (
+        "from kept.config import load_config\n"
+        "from kept.embedding.registry import make_embedder\n"
+        "config = load_config(settings={'memory_search.provider': 'ollama'}, environ={}).config\n"
+        "make_embedder('ollama', config, config.memory_search).identity"
+    )
+    assert "httpx" not in loaded_after(tmp_path, code)
 
 
 def test_an_index_and_a_search_with_the_built_in_model_import_none_of_it(tmp_path):

@@ -122,7 +122,9 @@ def test_a_dead_endpoint_costs_a_search_one_wait_only(workspace, server, opened,
     assert embedder.usage.calls == calls
 
 
-def test_a_text_that_is_refused_is_reported_once_found_by_word_and_not_asked_for_again(workspace, server, opened, fake):
+def test_a_text_that_is_refused_is_reported_found_by_word_and_asked_for_again_only_when_forced(
+    workspace, server, opened, fake
+):
     write(workspace, 20)
     write_file(workspace / "memory/bad.md", "# Bad\n\nPoison is in here.\n")
     server.refuses = lambda text: "Poison" in text
@@ -136,23 +138,13 @@ def test_a_text_that_is_refused_is_reported_once_found_by_word_and_not_asked_for
     assert memory.search("poison").hits[0].path == "memory/bad.md"
     assert memory.sync().ok
     assert len(server.requests) == calls + 1  # the query
+    again = opened(embedder_of(server, fake))  # as the next process does
+    assert again.sync().ok
+    assert len(server.requests) == calls + 1
+    server.refuses = lambda text: False
+    assert again.sync(force=True).pending == 0
     write_file(workspace / "memory/bad.md", "# Good\n\nMended is in here.\n")
     assert memory.sync().pending == 0
-
-
-def test_a_text_that_is_refused_is_not_asked_for_by_the_next_process_either_unless_it_is_told_to(
-    workspace, server, opened, fake
-):
-    write_file(workspace / "memory/bad.md", "# Bad\n\nPoison is in here.\n")
-    server.refuses = lambda text: "Poison" in text
-    first = opened(embedder_of(server, fake)).sync()
-    assert (first.ok, first.pending, len(first.problems)) == (True, 0, 1)
-    calls = len(server.requests)
-    memory = opened(embedder_of(server, fake))
-    assert memory.sync().ok
-    assert len(server.requests) == calls
-    server.refuses = lambda text: False
-    assert memory.sync(force=True).pending == 0
 
 
 def test_secrets_are_in_no_error_no_log_no_report_and_not_in_the_index(workspace, server, opened, caplog, tmp_path):

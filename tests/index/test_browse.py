@@ -3,11 +3,10 @@
 import datetime as dt
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from kept import Memory, Message, SessionStore, Toolbox
+from kept import Message, SessionStore
 from kept.errors import EmptyQuery, NoteNotFound, PathRefused, UsageError
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, paths, write_note
@@ -200,14 +199,6 @@ def test_a_name_of_several_notes_is_refused_with_their_paths(tmp_path, diary):
 def test_a_name_that_is_no_note_is_refused(diary, name, error, message):
     with pytest.raises(error, match=message):
         diary.read(name)
-
-
-def run_tool(memory: Memory, tmp_path: Path, name: str, **arguments: str) -> tuple[str, Any]:
-    sessions = SessionStore.open(home=tmp_path / "home", clock=memory.clock)
-    outcome = Toolbox(memory, sessions).run(name, arguments)
-    sessions.close()
-    assert not outcome.is_error, outcome.text
-    return outcome.text, outcome.result
 
 
 def test_an_excerpt_has_no_half_of_bold_words(tmp_path, diary):

@@ -51,10 +51,6 @@ def talk(store: SessionStore, *texts: str, channel: str = "telegram", user: str 
     return store.get(session.id)
 
 
-def cited(record) -> str:
-    return record.citation
-
-
 def texts_of(memory) -> list[tuple[int, int, str]]:
     with memory.index_service.inspecting() as (index, _), index.reading():
         rows = [row for row, *_ in index.live.lists.entry_rows(Filter(sources=("sessions",)))]
@@ -80,11 +76,11 @@ def test_a_conversation_is_found_by_its_title_and_no_longer_by_the_one_before(tm
             memory.sync()
             assert memory.search("permissions of zebra").hits == ()
             store.rename(titled.id, "Zebra permissions")
-            assert memory.search("permissions of zebra").hits[0].path == cited(titled)
+            assert memory.search("permissions of zebra").hits[0].path == titled.citation
             store.rename(titled.id, "Okapi permissions")
             talk(store, "And the okapi?", "No.", user="6")
             first, second, *_ = memory.search("okapi permissions").hits
-            assert (first.path, second.path) == (cited(titled), cited(other))
+            assert (first.path, second.path) == (titled.citation, other.citation)
             assert memory.search("zebra").hits == ()
             before = dump_index(memory)
             memory.sync(force=True)
@@ -95,7 +91,7 @@ def test_a_conversation_is_found_by_word_and_by_meaning_with_its_exact_lines(tmp
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
         record = talk(store, "Where is the spare key?", "Under the blue flowerpot.", "And the ladder?", "In the shed.")
         hit = memory.search("spare key flowerpot").hits[0]
-        assert (hit.path, hit.start_line, hit.end_line) == (cited(record), 2, 5)
+        assert (hit.path, hit.start_line, hit.end_line) == (record.citation, 2, 5)
         assert hit.snippet == (
             "[2026-03-14 15:09] User: Where is the spare key?\n[2026-03-14 15:09] Assistant: Under the blue flowerpot."
             "\n[2026-03-14 15:09] User: And the ladder?\n[2026-03-14 15:09] Assistant: In the shed."
@@ -114,17 +110,17 @@ def test_a_conversation_is_found_by_word_and_by_meaning_with_its_exact_lines(tmp
 def test_a_search_asked_in_a_conversation_leaves_what_was_said_last_to_others(tmp_path):
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
         record = talk(store, "The otter is called Bruno.", "Noted.")
-        seen = SeenTail(cited(record), 1)
-        assert memory.search("otter", seen=SeenTail(cited(record), 99)).hits  # a new transcript is indexed at once
+        seen = SeenTail(record.citation, 1)
+        assert memory.search("otter", seen=SeenTail(record.citation, 99)).hits  # a new transcript is indexed at once
         assert not memory.search("otter", seen=seen).hits
         talk(store, "And the badger is called Greta.", "Noted.")
-        assert not memory.search("badger", seen=SeenTail(cited(record), 99)).hits
+        assert not memory.search("badger", seen=SeenTail(record.citation, 99)).hits
         write_note(tmp_path / "workspace", "memory/zoo.md", "The badger eats pears.")
         assert "pears" in memory.search("badger", seen=seen).hits[0].snippet
         talk(store, "The heron is called Olaf.", "Noted.")
         assert "heron" in memory.search("heron").hits[0].snippet
         talk(store, "The stork sleeps. " + "It is a long story. " * 1_000, "Noted.")
-        assert "stork" in memory.search("stork", seen=SeenTail(cited(record), 99)).hits[0].snippet
+        assert "stork" in memory.search("stork", seen=SeenTail(record.citation, 99)).hits[0].snippet
 
 
 def test_the_first_conversation_of_an_agent_is_noticed_by_a_memory_that_stays_open(tmp_path):
@@ -147,14 +143,14 @@ def test_filters_by_session_channel_and_the_time_of_the_turn(tmp_path):
             return sorted((hit.path, hit.start_line) for hit in memory.search("parrot", min_score=0.3, **filters))
 
         assert len(lines()) == 4
-        assert lines(session_key="telegram:5054") == [(cited(one), 2)]
-        assert lines(session_key=one.key) == [(cited(one), 2)]
+        assert lines(session_key="telegram:5054") == [(one.citation, 2)]
+        assert lines(session_key=one.key) == [(one.citation, 2)]
         assert lines(session_key="telegram:nobody") == []
-        assert lines(channel="slack") == [(cited(two), 2), (cited(two), 4)]
-        assert lines(channel="slack", since="7d") == [(cited(two), 2)]
-        assert lines(channel="slack", until="30d") == [(cited(two), 4)]
+        assert lines(channel="slack") == [(two.citation, 2), (two.citation, 4)]
+        assert lines(channel="slack", since="7d") == [(two.citation, 2)]
+        assert lines(channel="slack", until="30d") == [(two.citation, 4)]
         assert lines(source="memory") == [("memory/a.md", 1)]
-        assert lines(path=cited(one)) == [(cited(one), 2)]
+        assert lines(path=one.citation) == [(one.citation, 2)]
         with pytest.raises(SessionKeyInvalid):
             memory.search("parrot", session_key="nonsense")
 
@@ -195,11 +191,11 @@ def test_an_index_that_is_not_synced_shows_only_what_is_still_said(tmp_path):
         with open_memory(tmp_path) as memory:
             memory.sync()
         store.delete(gone.id)
-    path = tmp_path / "home/agents/main" / cited(changed)
+    path = tmp_path / "home/agents/main" / changed.citation
     path.write_bytes(path.read_bytes().replace(b"blue", b"pink"))
     with open_memory(tmp_path, settings={"memory_search.sync.on_search": False}) as memory:
         result = memory.search("parrot", min_score=0.0, max_results=20)
-        assert {hit.path for hit in result} == {cited(kept)}
+        assert {hit.path for hit in result} == {kept.citation}
         assert len(result) == 2
         assert "2 outdated hits were left out." in result.degraded
 
@@ -217,7 +213,7 @@ def test_secrets_are_not_in_the_index_and_the_transcript_is_untouched(tmp_path):
     with open_memory(tmp_path, embedder=embedder) as memory:
         assert "[redacted]" in memory.search("key database").hits[0].snippet
         memory.sync(force=True)
-        shown = memory.read(cited(record)).text
+        shown = memory.read(record.citation).text
     stored = b"".join(path.read_bytes() for path in index_path(tmp_path).parent.glob("index.sqlite*"))
     for secret in secrets:
         assert secret.encode() not in stored
@@ -238,7 +234,7 @@ def test_no_cut_of_what_a_tool_answered_leaves_the_beginning_of_a_key(tmp_path):
                 store.append(record.id, Message("assistant", (ToolCall("1", "bash", {"command": answer}),)))
     with open_memory(tmp_path) as memory:
         memory.sync()
-        shown = memory.read(cited(record)).text
+        shown = memory.read(record.citation).text
         assert "sk-" not in shown
         assert "sk-" not in "".join(text for _, _, text in texts_of(memory))
 
@@ -283,7 +279,7 @@ def test_calls_of_tools_are_indexed_in_short_their_results_as_context_and_though
         assert "Ann Lee: What is in the garden?" in text
         assert "Assistant: → look where: garden, n: 2" in text
         assert "←" not in text
-        assert "Tool: ← look: a gnome a gnome" in memory.read(cited(store.get(session.id))).text
+        assert "Tool: ← look: a gnome a gnome" in memory.read(store.get(session.id).citation).text
         assert "Assistant: A gnome.\n[gnome.png]" in text
         assert len(text) < 600
         assert not any(hit.text_score for hit in memory.search("walrus", min_score=0.0))
@@ -315,9 +311,9 @@ def test_a_damaged_line_is_reported_once_and_the_rest_is_found(tmp_path):
         talk(store, "The zeppelin is silver.")
     with open_memory(tmp_path) as memory:
         report = memory.sync()
-        assert [(one.path, one.reason[:7]) for one in report.problems] == [(cited(record), "line 3:")]
+        assert [(one.path, one.reason[:7]) for one in report.problems] == [(record.citation, "line 3:")]
         assert memory.search("zeppelin").hits[0].end_line == 4
-        assert "(line 3 cannot be read" in memory.read(cited(record)).text
+        assert "(line 3 cannot be read" in memory.read(record.citation).text
         with open_sessions(tmp_path) as store:
             talk(store, "More of the same.")
         assert memory.sync().problems == ()
@@ -326,7 +322,7 @@ def test_a_damaged_line_is_reported_once_and_the_rest_is_found(tmp_path):
 def test_a_transcript_without_its_first_line_is_found_but_belongs_to_nobody(tmp_path):
     with open_sessions(tmp_path) as store:
         record = talk(store, "The parrot is green.")
-    path = tmp_path / "home/agents/main" / cited(record)
+    path = tmp_path / "home/agents/main" / record.citation
     path.write_bytes(b"lost\n" + path.read_bytes().split(b"\n", 1)[1])
     with open_memory(tmp_path) as memory:
         hit = memory.search("parrot").hits[0]
@@ -376,7 +372,7 @@ def test_adding_a_turn_to_a_long_conversation_reads_cuts_and_embeds_only_its_end
         talk(store, "Goodbye.")
         counter.take()
         hit = memory.search("parrot").hits[0]
-        assert (hit.start_line <= 5002, hit.end_line, hit.path) == (True, 5004, cited(record))
+        assert (hit.start_line <= 5002, hit.end_line, hit.path) == (True, 5004, record.citation)
         assert 0 < counter.take() < 30 * line_bytes
         assert equals_a_fresh_index(tmp_path, memory)
 
@@ -408,7 +404,7 @@ def test_a_transcript_that_was_not_only_added_to_is_read_from_its_beginning(tmp_
     with open_sessions(tmp_path) as store, open_memory(tmp_path) as memory:
         record = talk(store, *(f"Turn {at} has thing{at}." for at in range(100)))
         memory.sync()
-        path = tmp_path / "home/agents/main" / cited(record)
+        path = tmp_path / "home/agents/main" / record.citation
         raw = path.read_bytes()
         longer = raw.replace(b"thing20", b"a parrot and thing20")
         new = {
@@ -471,10 +467,10 @@ def test_a_citation_is_read_back_as_it_was_found(tmp_path):
         passage = memory.read(hit.path, start=hit.start_line, lines=hit.end_line - hit.start_line + 1)
         assert passage.text == hit.snippet
         assert passage.start <= 46 < passage.start + passage.lines
-        passage = memory.read(cited(record))
+        passage = memory.read(record.citation)
         assert (passage.lines, passage.truncated, passage.next_from) == (200, True, 201)
         assert passage.text.startswith("[2026-03-14 15:09] (the session begins)\n[2026-03-14 15:09] User: Turn 0 ")
-        passage = memory.read(cited(record), start=201)
+        passage = memory.read(record.citation, start=201)
         assert (passage.lines, passage.truncated, passage.next_from) == (101, False, None)
 
 
@@ -561,5 +557,5 @@ def test_memory_tools_stay_out_of_the_index_at_whatever_line_a_sync_stops(tmp_pa
         assert [line for line, _, _ in grown] == [2, 15, 16, 19, 20]
         memory.sync(force=True)
         assert texts_of(memory) == grown
-        missing = memory.index_service.find_unindexed(cited(store.get(session.id)), first_line=1, last_line=20)
+        missing = memory.index_service.find_unindexed(store.get(session.id).citation, first_line=1, last_line=20)
         assert missing == ()

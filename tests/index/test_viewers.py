@@ -11,7 +11,6 @@ from kept.base.grants import Grant
 from kept.errors import KeptError, NoteNotFound, PathRefused, SessionNotFound, UsageError
 from kept.server.mcp.server import toolbox_of
 from kept.sessions.entries import Message
-from tests.support.files import write_file
 from tests.support.workspaces import open_memory, write_note
 
 SECRET = "The vault combination is heliotrope."
@@ -59,15 +58,13 @@ def home(tmp_path: Path) -> Iterator[Household]:
         yield household
 
 
-def test_the_owner_finds_everything(home):
-    found = home.texts(None)
-    for words in ("heliotrope", "blue", "cheese", "colours", "printer", "teapot", "loose"):
-        assert words in found
+EVERYTHING = {"heliotrope", "teapot", "blue", "cheese", "colours", "printer", "plans", "loose"}
 
 
 @pytest.mark.parametrize(
     ("person", "seen"),
     [
+        (None, EVERYTHING),
         ("http:ada", {"heliotrope", "teapot", "printer", "plans"}),
         ("http:bob", {"blue", "printer", "plans"}),
         ("telegram:group:-100", {"cheese", "printer", "plans"}),
@@ -75,9 +72,8 @@ def test_the_owner_finds_everything(home):
     ],
 )
 def test_a_search_finds_what_is_shared_and_what_is_ones_own(home, person, seen):
-    every = {"heliotrope", "teapot", "blue", "cheese", "colours", "printer", "plans", "loose"}
     found = home.texts(person)
-    assert {words for words in every if words in found} == seen
+    assert {words for words in EVERYTHING if words in found} == seen
 
 
 @pytest.mark.parametrize("query", ["heliotrope", '"vault combination"', "vault combination heliotrope", "heliotrop*"])
@@ -87,7 +83,6 @@ def test_words_phrases_and_prefixes_find_nothing_of_others(home, query):
 
 
 def test_filters_cannot_reach_what_others_said(home):
-    bob = home.memory.as_person("http:bob")
     for filters in (
         {"session_key": "http:ada"},
         {"session_key": "agent:main:http:default:direct:ada"},
@@ -100,18 +95,15 @@ def test_filters_cannot_reach_what_others_said(home):
     ):
         assert "heliotrope" not in home.texts("http:bob", **filters)
         assert "teapot" not in home.texts("http:bob", **filters).replace("'teapot'", "").replace("#teapot", "")
-    for reference in ("http:ada", home.transcripts["ada"], "agent:main:http:default:direct:ada"):
-        with pytest.raises(SessionNotFound) as refused:
-            bob.search("combination", session=reference)
-        assert refused.value.message == f"There is no session '{reference}'."
 
 
-def test_an_id_or_a_beginning_of_one_finds_only_ones_own_sessions(home):
+def test_a_key_an_id_or_a_beginning_of_one_finds_only_ones_own_sessions(home):
     with SessionStore(home.memory.config) as sessions:
         ids = {record.user_id: record.id for record in sessions.recent()}
     bob = home.memory.as_person("http:bob")
     assert bob.search("combination", session=ids["bob"]).hits
-    for reference in (ids["ada"], ids["ada"][:8], "unknown"):
+    key = "agent:main:http:default:direct:ada"
+    for reference in ("http:ada", home.transcripts["ada"], key, ids["ada"], ids["ada"][:8], "unknown"):
         with pytest.raises(SessionNotFound) as refused:
             bob.search("combination", session=reference)
         assert refused.value.message == f"There is no session '{reference}'."
@@ -232,18 +224,6 @@ def test_a_person_forgets_only_what_they_see(home):
     assert "teapot" not in home.texts("http:bob")
 
 
-def test_a_person_forgets_no_proposal_of_others_and_hears_of_no_file_of_the_home(home):
-    home.memory.add("Praise the saffron.", to="SOUL.md", by_tool=True)
-    bob = home.memory.as_person("http:bob")
-    bob.add("Saffron it is.", to="memory")
-    bob.add("Remember the saffron.", to="SOUL.md", by_tool=True)
-    write_file(home.tmp_path / "home" / "mine.txt", "saffron\n")
-    plan = bob.forgetting.plan("saffron")
-    assert [place.text for place in plan.options if place.kind == "proposal"] == ["Remember the saffron."]
-    assert bob.forgetting.apply(plan).left == ()
-    assert [item.addition.text for item in home.memory.review.list().items] == ["Praise the saffron."]
-
-
 def test_a_token_for_a_person_is_never_the_owners(tmp_path):
     household = Household(tmp_path, **{"session.owner": "http:ada"})
     with household.memory as memory, SessionStore(memory.config) as sessions:
@@ -259,20 +239,6 @@ def test_a_token_for_a_person_is_never_the_owners(tmp_path):
         assert toolbox.memory.add("Mine.").path.startswith("memory/private/ada@http/")
 
 
-def test_the_first_who_asks_reads_neither_loose_private_notes_nor_what_was_said_on_the_machine(tmp_path):
-    with open_memory(tmp_path) as memory:
-        with SessionStore(memory.config) as sessions:
-            record = sessions.get_or_create("terminal", "main")
-            sessions.append(record.id, Message.of("user", "The diagnosis is heliotrope fever."))
-        write_note(tmp_path / "workspace", "memory/private/mine.md", "The diagnosis is a giraffe.\n")
-        first = memory.as_person("http:ada")
-        assert not first.search("diagnosis", min_score=0.0).hits
-        with pytest.raises(NoteNotFound):
-            first.read("memory/private/mine.md")
-        with pytest.raises(SessionNotFound):
-            first.read(record.citation)
-
-
 def test_the_history_and_what_waits_for_review_are_not_open_to_a_person_or_a_project(tmp_path):
     household = Household(tmp_path, **{"review.agent_writes": "proposed"})
     write_note(household.workspace, "memory/projects/otter/PROJECT.md", "# Otter\n")
@@ -286,11 +252,6 @@ def test_the_history_and_what_waits_for_review_are_not_open_to_a_person_or_a_pro
                     getattr(bound, part)
             assert "diagnosis" not in str(bound.search("diagnosis", min_score=0.0).hits)
             assert not bound.add("My diagnosis is a secret, too.", to="memory", by_tool=True).near
-
-
-def test_python_opens_a_memory_as_a_person(home):
-    with Memory.open(home.workspace, home=home.tmp_path / "home", person="http:bob") as bob:
-        assert "heliotrope" not in str(bob.search("vault combination").hits)
 
 
 def test_the_status_tells_of_what_is_visible(home):

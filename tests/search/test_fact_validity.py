@@ -31,10 +31,6 @@ def change_often(memory, clock, *, to, replaces=True, times=50):
     return changes
 
 
-def ports_in(hit):
-    return {int(word) for word in hit.snippet.split() if word.strip("~.").isdigit() for word in [word.strip("~.")]}
-
-
 @pytest.mark.parametrize("settings", [BY_WORDS, BY_MEANING], ids=["words", "vectors"])
 @pytest.mark.parametrize(
     ("to", "replaces"), [("memory", True), ("memory/infra.md", True), ("daily", True), ("daily", False)]

@@ -8,7 +8,7 @@ import pytest
 
 from kept import Message, SessionStore
 from kept.search.repetitions import is_question, tells_nothing
-from kept.sessions.entries import ToolCall, ToolResult
+from kept.sessions.entries import ToolCall
 from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, write_note
 
@@ -90,34 +90,6 @@ def test_a_turn_that_says_more_than_the_note_is_a_hit_of_its_own(tmp_path):
     hits = search(tmp_path, "staging database port").hits
     assert {hit.source for hit in hits} == {"memory", "sessions"}
     assert all(hit.also_in == () for hit in hits)
-
-
-QUOTES = [
-    f"Your notes say: {OLD}",
-    f"> {OLD}\n\n(memory/2026-03-10.md#L5)",
-    "It is on 5433.",
-    "Port 5433, as noted on 10 March.",
-]
-
-
-@pytest.mark.parametrize("answer", QUOTES)
-@pytest.mark.parametrize("tool", ["memory_search", "mcp__kept__memory_search"])
-def test_asked_three_times_and_answered_from_memory_a_changed_note_is_found_first(tmp_path, answer, tool):
-    for days_ago in (3, 2, 1):
-        call = ToolCall(f"c{days_ago}", tool, {"query": "which port is staging on?"})
-        messages = [
-            Message.of("user", "Which port is staging on?"),
-            Message("assistant", (call,)),
-            Message("tool", (ToolResult(call.id, f"1 result, best first:\n\n[1] memory/a.md#L1\n> {OLD}"),)),
-            Message.of("assistant", answer),
-        ]
-        say_all(tmp_path, messages, days_ago=days_ago, user=f"user{days_ago}")
-    # The entry was corrected in place, so that its time is older than the answers.
-    note(tmp_path, "memory/2026-03-10.md", f"# 2026-03-10\n\n## 09:00\n\n{NEW}\n")
-    hits = search(tmp_path, "which port is staging on?").hits
-    assert hits[0].path == "memory/2026-03-10.md"
-    assert "6000" in hits[0].snippet
-    assert not any("→" in hit.snippet or "best first" in hit.snippet for hit in hits)
 
 
 def test_an_answer_from_memory_still_comes_first_where_no_note_says_as_much(tmp_path):

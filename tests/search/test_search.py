@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kept import Memory
 from kept.errors import EmptyQuery, UsageError
-from kept.testing import FakeEmbedder, FrozenClock
+from kept.testing import FrozenClock
 from tests.support.workspaces import open_memory, paths, write_note
 
 
@@ -133,16 +133,6 @@ def test_filters_limit_what_is_found(tmp_path):
             search_paths(since="the day after never")
 
 
-def test_max_results_and_min_score_are_kept(tmp_path):
-    workspace = tmp_path / "workspace"
-    for number in range(12):
-        write_note(workspace, f"memory/{number}.md", f"parrot number {number} likes fruit{number} and seeds{number}\n")
-    with open_memory(tmp_path) as memory:
-        assert len(memory.search("parrot", max_results=4)) == 4
-        assert memory.search("parrot", min_score=1.0).hits == ()
-        assert all(hit.score >= 0.5 for hit in memory.search("parrot fruit3", min_score=0.5))
-
-
 def test_age_breaks_ties_and_never_removes_a_match(tmp_path):
     workspace = tmp_path / "workspace"
     write_note(workspace, "memory/2016-03-01.md", "the zeppelin landed\n")
@@ -191,17 +181,6 @@ def test_a_snippet_has_the_most_of_the_words_and_not_the_most_repetitions_of_one
             (hit,) = memory.search(query)
             assert len(hit.snippet) <= 700
             assert items[27] in hit.snippet
-
-
-def test_with_the_embedder_broken_words_still_answer_and_it_is_said(tmp_path, notes):
-    embedder = FakeEmbedder()
-    with open_memory(tmp_path, embedder=embedder) as memory:
-        memory.sync()
-        embedder.broken = True
-        result = memory.search("tomatoes")
-        assert paths(result) == ["memory/garden.md"]
-        assert "by word only" in result.degraded[0]
-        assert result.hits[0].vector_score is None
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import json
 
-from kept.sessions.entries import Attachment, Message, Text, Thinking, ToolCall, ToolResult
+from kept.sessions.entries import Attachment, Text, Thinking, ToolCall, ToolResult
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Transcripts
 from tests.support.chat_exports import gpt_conversation, gpt_node, gpt_talk, gpt_zip, write_zip
@@ -80,19 +80,6 @@ def test_a_new_name_is_taken_over(home, tmp_path):
     gpt_zip(path, gpt_talk(title="Keys and pots"))
     bring_in(home, "chatgpt", path)
     assert record_of(home, "gpt-1").state["title"] == "Keys and pots"
-
-
-def test_a_conversation_that_went_on_here_is_left_alone(home, tmp_path):
-    path = gpt_zip(tmp_path / "export.zip", gpt_talk())
-    bring_in(home, "chatgpt", path)
-    with SessionStore.open(home=home) as store:
-        store.append("gpt-1", Message.of("user", "Continued here."))
-    assert bring_in(home, "chatgpt", path).count("unchanged") == 1
-    grown = gpt_talk()
-    grown["mapping"]["u2"] = gpt_node("u2", "a1", text="Continued there.")
-    gpt_zip(path, grown)
-    report = bring_in(home, "chatgpt", path)
-    assert "one of the two continued" in report.sessions[0].reason
 
 
 def test_every_kind_of_content_becomes_what_people_see(home, tmp_path):

@@ -15,7 +15,6 @@ NOW = dt.datetime(2026, 11, 3, 9, 30).astimezone()
 @pytest.fixture
 def toolbox(memory, home, workspace):
     write_file(workspace / "MEMORY.md", "# Memory\n\n- Staging is on port 5433.\n")
-    write_file(workspace / "SOUL.md", "- Be kind.\n")
     clock = FrozenClock(NOW)
     with SessionStore.open(home=home, clock=clock) as sessions:
         yield Toolbox(memory(clock=clock), sessions)
@@ -52,9 +51,3 @@ def test_a_repetition_is_not_written_unless_asked(toolbox, workspace):
     assert "Not written again: MEMORY.md#L3 says the same." in outcome.text
     assert outcome.result.is_new is False
     assert toolbox.run("memory_write", {**text, "again": True}).result.is_new is True
-
-
-def test_a_tool_cannot_replace_a_line_of_the_persons_files(toolbox, workspace):
-    outcome = toolbox.run("memory_write", {"text": "Be cruel.", "replaces": "SOUL.md#L1"})
-    assert outcome.result.is_proposed
-    assert (workspace / "SOUL.md").read_text() == "- Be kind.\n"

@@ -3,8 +3,7 @@
 import pytest
 
 from kept import SessionStore
-from kept.agent.tools.tool_definitions import definitions
-from kept.agent.tools.toolbox import FORGET_TOOL, Toolbox, run_forget
+from kept.agent.tools.toolbox import Toolbox, run_forget
 from tests.support.files import write_file
 from tests.support.planted_words import places_of
 
@@ -32,11 +31,6 @@ def test_a_wrong_call_is_an_error_with_a_hint(toolbox, arguments):
     outcome = run_forget(toolbox, arguments)
     assert outcome.is_error
     assert outcome.result.message
-
-
-def test_only_the_server_offers_it():
-    names = [tool["name"] for tool in definitions("anthropic")]
-    assert FORGET_TOOL.name not in names
 
 
 def test_the_second_call_removes_only_the_places_that_the_user_chose(toolbox, workspace):

@@ -48,14 +48,6 @@ def test_definitions_are_what_the_two_apis_take():
         definitions("grok")  # type: ignore[arg-type]
 
 
-def test_a_search_gives_citations_as_text_and_the_shape_of_the_command_line(toolbox):
-    outcome = toolbox.run("memory_search", {"query": "which port is staging on"})
-    assert not outcome.is_error
-    assert "[1] memory/2026-03-13.md#L" in outcome.text
-    assert "> Staging moved to port 5433." in outcome.text
-    assert outcome.result.hits[0].path == "memory/2026-03-13.md"
-
-
 def test_every_filter_of_a_search_filters(toolbox):
     talk(toolbox, question="Which port is staging on?", answer="Staging is on port 5433.")
 
@@ -104,15 +96,6 @@ def test_what_is_written_is_found_by_the_next_search(toolbox, workspace):
     assert search.result.hits[0].path == outcome.result.path
     toolbox.run("memory_write", {"text": "Born in Porto.", "to": "memory/ines.md"})
     assert (workspace / "memory/ines.md").read_text() == "Born in Porto.\n"
-
-
-def test_the_status_counts_notes_and_conversations(toolbox):
-    talk(toolbox)
-    toolbox.run("memory_search", {"query": "key"})
-    outcome = toolbox.run("memory_status", {})
-    assert outcome.result.files == 3
-    assert "of 1 in all" in outcome.text
-    assert "Notes in the index: 2" in outcome.text
 
 
 def test_conversations_are_found_by_what_was_said(toolbox):

@@ -77,14 +77,6 @@ def test_every_file_of_a_prompt_is_proposed_and_written_once_a_person_accepts(me
     assert (workspace / name).read_text() == "Be kind.\n"
 
 
-def test_the_refusal_is_one_sentence_that_says_what_to_do_instead(toolbox):
-    text = toolbox.run("memory_write", {"text": "Obey.", "to": "CLAUDE.md"}).text
-    assert text == (
-        "Error: CLAUDE.md: tools cannot write files that are part of a system prompt; write to 'memory' (MEMORY.md) or "
-        "to a daily note instead, or ask the person to change it."
-    )
-
-
 @pytest.mark.parametrize("to", ["memory/note.md", "memory", "daily"])
 @pytest.mark.parametrize("link", [os.link, os.symlink])
 def test_a_link_is_no_way_around(toolbox, workspace, to, link):
@@ -268,11 +260,3 @@ def test_hostile_names_stay_in_their_place_through_search_and_read(toolbox, work
     read = toolbox.run("memory_get", {"path": citation[1]})
     assert read.result.path == name
     assert "> Harmless walrus." in read.text
-
-
-def test_a_forwarded_message_is_remembered_with_whoever_wrote_it(toolbox):
-    session = toolbox.sessions.get_or_create("telegram", "7")
-    message = Message.of("user", "Pay the walrus.", sender="Ann", metadata={"forwardedFrom": "Mallory"})
-    toolbox.sessions.append(session.id, message)
-    outcome = toolbox.run("memory_search", {"query": "pay the walrus"})
-    assert "Ann (forwarded from Mallory): Pay the walrus." in outcome.text

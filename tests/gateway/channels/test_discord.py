@@ -1,6 +1,5 @@
 """The Discord channel, against a server on loopback that speaks Discord's REST interface and gateway."""
 
-import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
@@ -36,14 +35,6 @@ async def bot(tmp_path, discord: DiscordServer, model=None, *, token=TOKEN, **se
 
 def texts(discord: DiscordServer) -> list[str]:
     return [message["content"] for message in discord.sent]
-
-
-def run(scenario) -> None:
-    async def with_server() -> None:
-        async with DiscordServer() as discord:
-            await scenario(discord)
-
-    asyncio.run(with_server())
 
 
 async def test_a_direct_message_is_answered_where_it_came_from(tmp_path):

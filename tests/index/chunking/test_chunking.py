@@ -204,13 +204,6 @@ def test_a_line_of_a_hundred_thousand_characters_is_cut_and_covered(line):
 # edits
 
 
-SECTIONS = ["# Alpha\n\nThe first thing.\n", "# Beta\n\nThe second thing.\n\n- a\n- b\n", "# Gamma\n\nThe third.\n"]
-
-
-def embedded(text: str, **options) -> set[str]:
-    return {chunk.embed_text for chunk in chunk_markdown(text, **options)}
-
-
 BODIES = st.lists(
     st.sampled_from(["text", "- item", "> quote", "", "word " * 30, "| a |", "漢字"]), min_size=1, max_size=6
 )
@@ -230,12 +223,6 @@ def test_editing_one_section_changes_what_is_embedded_of_that_section_only(bodie
     # A section without a text is taken into the next one, so each is given one.
     bodies = [["begin", "", *body] for body in bodies]
     assert of_others([*bodies[:at], ["begin", "", *edited], *bodies[at + 1 :]]) == of_others(bodies)
-
-
-@given(line=st.sampled_from(["A new line.", "- a new item", "", "> quoted", "![](x.png)"]), name=NAMES)
-def test_a_line_inserted_at_the_top_changes_nothing_that_was_embedded(line, name):
-    note = "\n".join(SECTIONS)
-    assert embedded(note, name=name) <= embedded(f"{line}\n{note}", name=name)
 
 
 # hostile notes

@@ -1,4 +1,4 @@
-"""The scan of codes in memory against a plain float32 one, and after changes of the table."""
+"""The scan of codes in memory against a plain float32 one, and after changes of the index."""
 
 import math
 import random
@@ -29,11 +29,6 @@ def reference(query: list[float], rows: dict[int, list[float]], limit: int) -> l
     """Exact cosine over float32: what everything else is measured against."""
     scored = sorted(((-sum(a * b for a, b in zip(query, v, strict=True)), row) for row, v in rows.items()))
     return [row for _, row in scored[:limit]]
-
-
-@pytest.fixture
-def table(index):
-    return index
 
 
 def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]:
@@ -71,50 +66,31 @@ def recall(index: Index, rows: dict[int, list[float]], rng: random.Random, **opt
     return correct / 300
 
 
-def test_the_int8_scan_finds_what_float32_finds(table):
-    rng = random.Random(1)
-    rows = fill(table, 1_050, rng)
-    assert recall(table, rows, rng) >= 0.96
-
-
-def test_rows_that_are_gone_are_never_found(table):
-    rng = random.Random(4)
-    rows = fill(table, 1_050, rng)
-    gone = rng.sample(sorted(rows), 400)
-    with table.writing():
-        remove(table, gone)
-    for row in gone:
-        del rows[row]
-    near = table.live.vectors.nearest(quantise(packed(unit(rng))), 700)
-    assert {row for row, _ in near} == set(rows)
-    assert recall(table, rows, rng) >= 0.96
-
-
 @pytest.mark.parametrize("few", [5_000, 10])
-def test_a_filter_limits_the_rows_whichever_way_it_is_applied(table, few, monkeypatch):
+def test_a_filter_limits_the_rows_whichever_way_it_is_applied(index, few, monkeypatch):
     monkeypatch.setattr(vectors, "_FEW_ROWS", few)
     rng = random.Random(7)
-    rows = fill(table, 700, rng)
+    rows = fill(index, 700, rng)
     among = {row: rows[row] for row in rng.sample(sorted(rows), 150)}
-    assert recall(table, among, rng, among=list(among)) >= 0.96
-    near = table.live.vectors.nearest(quantise(packed(unit(rng))), 700, among=list(among))
+    assert recall(index, among, rng, among=list(among)) >= 0.96
+    near = index.live.vectors.nearest(quantise(packed(unit(rng))), 700, among=list(among))
     assert {row for row, _ in near} == set(among)
 
 
-def test_vectors_of_another_width_are_never_compared(table):
+def test_vectors_of_another_width_are_never_compared(index):
     rng = random.Random(8)
-    fill(table, 300, rng)
-    assert table.live.vectors.nearest(bytes(32), 10) == []
+    fill(index, 300, rng)
+    assert index.live.vectors.nearest(bytes(32), 10) == []
 
 
-def test_codes_in_memory_follow_the_table(table):
+def test_codes_in_memory_follow_the_table(index):
     rng = random.Random(9)
-    rows = fill(table, 600, rng)
-    assert recall(table, rows, rng) >= 0.96
-    rows |= fill(table, 600, rng)
-    assert recall(table, rows, rng) >= 0.96
+    rows = fill(index, 600, rng)
+    assert recall(index, rows, rng) >= 0.96
+    rows |= fill(index, 600, rng)
+    assert recall(index, rows, rng) >= 0.96
     gone = sorted(rows)[:550]
-    with table.writing():
-        remove(table, gone)
+    with index.writing():
+        remove(index, gone)
     rows = {row: vector for row, vector in rows.items() if row not in gone}
-    assert recall(table, rows, rng) >= 0.96
+    assert recall(index, rows, rng) >= 0.96

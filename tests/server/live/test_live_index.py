@@ -289,29 +289,6 @@ def test_it_can_be_stopped_in_the_middle_of_a_long_sync(tmp_path, workspace):
         assert memory.sync().files == 451
 
 
-def test_a_search_does_not_wait_for_a_sync_that_goes_on(tmp_path, workspace):
-    with open_memory(tmp_path, limits=IndexLimits(search_wait_s=0.05)) as memory:
-        memory.sync()
-        write_note(workspace, "memory/b.md", "The zeppelin is silver.\n")
-        begun, go_on = threading.Event(), threading.Event()
-        embedder = memory.index_service.embedder
-        embed = embedder.embed
-
-        def slow(texts, *, role):
-            if role == "document":
-                begun.set()
-                assert go_on.wait(60)
-            return embed(texts, role=role)
-
-        embedder.embed = slow
-        with LiveIndex(memory) as index:
-            assert begun.wait(60)
-            assert paths(memory.search("parrot")) == ["memory/a.md"]
-            go_on.set()
-            assert index.wait_ready(60)
-            assert paths(memory.search("zeppelin")) == ["memory/b.md"]
-
-
 def test_of_two_in_one_process_one_leads_and_who_it_is_can_be_found_out(live, tmp_path):
     with open_memory(tmp_path) as memory:
         assert find_watcher(memory.config) is None

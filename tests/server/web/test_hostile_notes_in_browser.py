@@ -71,16 +71,12 @@ def test_a_hostile_note_runs_nothing_and_breaks_no_layout(tab, name):
         is_harmless(tab)
 
 
-@pytest.mark.parametrize(
-    "page", ["/?q=plover", "/timeline", "/notes", "/conversations", "/changes", "/forget?what=plover", "/health"]
-)
-def test_lists_with_hostile_notes_run_nothing_and_break_no_layout(tab, page):
-    tab.goto(tab.base + page)
-    is_harmless(tab)
+LISTS = ["/?q=plover", "/timeline", "/notes", "/conversations", "/changes", "/forget?what=plover", "/health"]
 
 
-def test_a_hostile_conversation_runs_nothing_and_breaks_no_layout(tab):
-    tab.goto(f"{tab.base}/conversations/{tab.session}")
+@pytest.mark.parametrize("page", [*LISTS, "/conversations/SESSION"])
+def test_lists_and_conversations_with_hostile_texts_run_nothing_and_break_no_layout(tab, page):
+    tab.goto(tab.base + page.replace("SESSION", tab.session))
     is_harmless(tab)
 
 

@@ -91,13 +91,10 @@ def test_notes_with_a_tag_are_listed(pages, notes):
 # files
 
 
-def test_an_image_of_the_workspace_is_sent(pages, workspace):
+def test_an_image_of_the_workspace_is_sent_and_an_attachment_found_in_its_folder(pages, workspace):
     write_file(workspace / "memory/img/a b.png", PICTURE)
     answer = pages.get("/file/memory/img/a%20b.png")
     assert (answer.status_code, answer.headers["content-type"], answer.content) == (200, "image/png", PICTURE)
-
-
-def test_an_attachment_is_found_in_its_folder(pages, workspace):
     write_file(workspace / "attachments/photo.jpg", PICTURE)
     assert pages.get("/file/memory/photo.jpg").content == PICTURE
 
