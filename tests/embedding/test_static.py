@@ -17,6 +17,7 @@ from tokenizers.normalizers import NFKC
 from tokenizers.pre_tokenizers import Metaspace
 
 from kept.base.remote_errors import EmbedderUnavailable
+from kept.embedding import registry
 from kept.embedding.base import Calibration
 from kept.embedding.static import (
     CEILING,
@@ -70,15 +71,18 @@ def test_every_piece_is_found_and_nothing_else():
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "garbage", "truncated"])
-def test_a_model_that_cannot_be_read_says_so_and_words_are_still_found(memory, workspace, tmp_path, damage):
+def test_a_model_that_cannot_be_read_says_so_and_words_are_still_found(
+    memory, workspace, tmp_path, damage, monkeypatch
+):
     if damage != "missing":
         content = {"empty": b"", "garbage": b"\xff" * 100, "truncated": FILE.read_bytes()[:5000]}[damage]
         (tmp_path / TABLE_FILE).write_bytes(content)
     with pytest.raises(EmbedderUnavailable) as caught:
-        _ = StaticEmbedder(str(tmp_path)).identity
+        StaticEmbedder(str(tmp_path))
     assert "pip install --force-reinstall kept" in caught.value.hint
     (workspace / "MEMORY.md").write_text("the lighthouse keeper")
-    result = memory(embedder=StaticEmbedder(str(tmp_path))).search("lighthouse")
+    monkeypatch.setattr(registry, "make_embedder", lambda *_, **__: StaticEmbedder(str(tmp_path)))
+    result = memory(embedder=None).search("lighthouse")
     assert len(result) == 1
     assert "by word only" in result.degraded[0]
 
@@ -97,7 +101,7 @@ def test_a_model_that_cannot_be_read_says_so_and_words_are_still_found(memory, w
 def test_a_header_that_lies_about_the_table_is_refused(tmp_path, header):
     (tmp_path / TABLE_FILE).write_bytes(HEADER.pack(*header, bytes(32)).ljust(64, b"\0") + bytes(1000))
     with pytest.raises(EmbedderUnavailable, match=TABLE_FILE):
-        _ = StaticEmbedder(str(tmp_path)).identity
+        StaticEmbedder(str(tmp_path))
 
 
 @pytest.fixture(scope="module")

@@ -45,22 +45,22 @@ def test_the_order_stays_and_the_parts_add_up(drawn, best):
     figures, st.floats(0, 20), figures, figures, figures, st.integers(0, 100_000), st.integers(1, 30), st.floats(0, 1)
 )
 def test_more_of_anything_never_makes_it_less_sure(share, together, meaning, first, runs, passages, words, more):
-    def sure(*, share=share, together=together, meaning=meaning, first=first, rivals=2.0, runs=runs):
+    def sure(*, share=share, together=together, meaning=meaning, first=first, crowd=1.0, runs=runs):
         return estimate_confidence(
-            signals(share, together, meaning, passages, first=first, rivals=rivals, runs=runs, query_words=words)
+            signals(share, together, meaning, passages, first=first, crowd=crowd, runs=runs, query_words=words)
         )
 
     now = sure()
     assert 0 <= now <= 1
     assert sure(together=together + more) >= now
-    assert sure(rivals=2.0 + more) <= now
+    assert sure(crowd=1.0 + more) <= now
     for name, figure in {"meaning": meaning, "first": first, "share": share, "runs": runs}.items():
         assert sure(**{name: min(1.0, figure + more)}) >= now, name
 
 
 def test_a_first_hit_among_equals_is_likely_and_one_that_stands_alone_is_strong():
-    crowd, leader = (signals(0.8, 4, 0.3, first=0.7, rivals=rivals, query_words=5) for rivals in (12.0, 0.3))
-    assert LIKELY_FROM <= estimate_confidence(crowd) < STRONG_FROM <= estimate_confidence(leader)
+    equal, leader = (signals(0.8, 4, 0.3, first=0.7, crowd=crowd, query_words=5) for crowd in (2.6, 0.3))
+    assert LIKELY_FROM <= estimate_confidence(equal) < STRONG_FROM <= estimate_confidence(leader)
 
 
 def test_a_question_in_another_language_is_answered_by_what_is_near_among_as_many_passages():

@@ -23,7 +23,7 @@ NOW = dt.datetime(2026, 3, 14, 15, 9, 26, tzinfo=dt.timezone(dt.timedelta(hours=
 
 def utterance(row: int, text: str, *, speaker: str = "User", line: int | None = None, at_ms: int = 0) -> ChunkRow:
     shown = f"[2026-03-14 15:09] {speaker}: {text}" if speaker else text
-    return ChunkRow(row, "sessions", "sessions/a.jsonl", line or row, line or row, "", "", shown, at_ms)
+    return ChunkRow("sessions/a.jsonl", line or row, line or row, row, "sessions", b"", "", shown, at_ms)
 
 
 def evidence_of(chunks: list[ChunkRow], query: str, words: dict[int, float], cosine: dict[int, float] | None = None):

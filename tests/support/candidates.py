@@ -23,7 +23,7 @@ def candidate(
 ) -> Candidate:
     source = "sessions" if is_utterance else "memory"
     timestamp_ms = -round(age_days * DAY_MS)
-    chunk = ChunkRow(row, source, path, *(lines or (row, row)), b"", "", str(row), timestamp_ms)
+    chunk = ChunkRow(path, *(lines or (row, row)), row, source, b"", "", str(row), timestamp_ms)
     return chunk, replace(evidence, matched=tuple(matched))
 
 

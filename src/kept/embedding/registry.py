@@ -70,7 +70,8 @@ def default_model(name: str) -> tuple[str | None, int | None]:
 
 @frozen
 class EmbedderChain:
-    """Usable embedders, the preferred one first, and the reasons why others that were named cannot be used."""
+    """Usable embedders, the preferred one first, and the reasons why others that were named cannot be used, with what
+    is used instead."""
 
     embedders: tuple[Embedder, ...]
     problems: tuple[str, ...]
@@ -94,7 +95,9 @@ def choose_chain(config: Config, *, own: Embedder | None = None, policy: RetryPo
                 embedders.setdefault(embedder.identity.key, embedder)
         except EmbeddingError as exc:
             problems.append(f"{exc.message} {exc.hint}".rstrip())
-    return EmbedderChain(tuple(embedders.values()), tuple(problems))
+    preferred = next(iter(embedders.values()), None)
+    instead = f"Using {preferred.identity.model}" if preferred else "Searching by word only"
+    return EmbedderChain(tuple(embedders.values()), tuple(f"{instead}: {problem}" for problem in problems))
 
 
 def make_embedder(

@@ -81,12 +81,10 @@ class StaticEmbedder:
     """Its vectors are computed faster than they are stored, so they are not cached."""
 
     def __init__(self, folder: str = MODEL_FOLDER) -> None:
-        self._path = os.path.join(folder, TABLE_FILE)
+        self._table = table = PieceTable(os.path.join(folder, TABLE_FILE))
+        self._encoder = PieceEncoder(table.find, table.scores.__getitem__)
+        self.identity = Identity("local", MODEL, table.dims, f"pieces-1:{table.digest}")
         self.calibration = _calibration_at(0.5)
-
-    @cached_property
-    def identity(self) -> Identity:
-        return Identity("local", MODEL, self._table.dims, f"pieces-1:{self._table.digest}")
 
     def embed(self, texts: Sequence[str], *, role: Role) -> Matrix:
         texts = [text[:_MAX_CHARS] for text in texts]
@@ -98,7 +96,14 @@ class StaticEmbedder:
             sums = [self._table.sum_rows(rows) for rows in encoded]
         else:
             sums = self._table.sum_many(encoded)
-        return pack_unit_rows(map(_join, sums), self._table.dims)
+        vectors: list[list[float]] = []
+        for parts in sums:
+            vector: list[float] = []
+            for part in parts:  # of the same length; a text of unknown characters may have no English part
+                norm = math.sqrt(math.fsum(map(mul, part, part)))
+                vector += [number / norm for number in part] if norm > 1e-10 else part
+            vectors.append(vector)
+        return pack_unit_rows(vectors, self._table.dims)
 
     def blend_query(self, row: bytes, *, unknown: float) -> tuple[bytes, Calibration]:
         """Return the vector of a query with its parts in the right proportion, and the scale of its cosines.
@@ -114,37 +119,17 @@ class StaticEmbedder:
 
     def knows(self, text: str) -> bool:
         rows = self._encoder.encode(text[:_FEW_CHARS])
-        pieces = [("" if row == UNKNOWN else self._table.text(row).lstrip(SPACE)) for row in rows]
-        telling = sum(len(piece) for piece in pieces if sum(map(_letters_worth, piece)) >= _TELLING_LETTERS)
+        telling = 0
+        for piece in (self._table.text(row).lstrip(SPACE) for row in rows if row != UNKNOWN):
+            # Kana say as much as two letters, an ideograph or a Korean syllable as much as three.
+            kana = sum("\u3040" <= char <= "\u30ff" for char in piece)
+            dense = sum("\u3400" <= char <= "\u9fff" or "\uac00" <= char <= "\ud7a3" for char in piece)
+            telling += len(piece) if len(piece) + kana + 2 * dense >= _TELLING_LETTERS else 0
         return telling > KNOWN_FROM * sum(not char.isspace() for char in text)
-
-    @cached_property
-    def _table(self) -> PieceTable:
-        return PieceTable(self._path)
-
-    @cached_property
-    def _encoder(self) -> PieceEncoder:
-        return PieceEncoder(self._table.find, self._table.scores.__getitem__)
 
     @cached_property
     def _bulk_encoder(self) -> PieceEncoder:
         return PieceEncoder(self._table.pieces().get, self._table.scores.__getitem__)
-
-
-def _join(parts: Parts) -> list[float]:
-    """Return a vector with both parts at the same length. A text of unknown characters may have no English part."""
-    joined: list[float] = []
-    for part in parts:
-        norm = math.sqrt(math.fsum(map(mul, part, part)))
-        joined += [number / norm for number in part] if norm > 1e-10 else part
-    return joined
-
-
-def _letters_worth(char: str) -> int:
-    """Return how many letters a character says as much as: kana two, an ideograph or a Korean syllable three."""
-    if "\u3400" <= char <= "\u9fff" or "\uac00" <= char <= "\ud7a3":
-        return 3
-    return 2 if "\u3040" <= char <= "\u30ff" else 1
 
 
 def _calibration_at(share: float) -> Calibration:

@@ -3,8 +3,7 @@ at `sync_run`, where two processes that index at once take turns, and at `sqlite
 database.
 
 A sync passes through `sources` (lists and reads files), `chunking` (texts to chunks), `note_rows` and `transcripts`
-(texts to rows), `vectorise` (chunks to vectors; `batches` for a provider's batch API),
-`sync_planner` (compares) and `sync_run` (writes). `workspace_index` opens the index and tells whether files changed;
-`status` reports. `near_facts` finds notes that share words with a new fact. `history_sync` records changes by other
-programs before they are indexed.
+(texts to rows), `vectorise` (chunks to vectors; `batches` for a provider's batch API), `sync_planner` (compares) and
+`sync_run` (writes, and records in the history what other programs changed). `workspace_index` opens the index and tells
+whether files changed; `status` reports. `near_facts` finds notes that share words with a new fact.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -96,11 +96,12 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
     # Words around a chunk are found by word only; if they were embedded, renaming a note would cost a call.
     name = f"{day:{DATE_IN_WORDS}}" if day else note_name(file.path)
     titles = (name, properties.title, *properties.aliases)
-    entries_ms = {heading: entry_timestamp_ms(day, heading) for heading in {chunk.heading for chunk in cut.chunks}}
+    headings = {chunk.heading for chunk in cut.chunks if ":" in chunk.heading}
+    entries_ms = {heading: entry_timestamp_ms(day, heading) for heading in headings} if day else {}
     for chunk in () if _is_bare_marker(file.path, cut) else cut.chunks:
         own_words = chunk.text if chunks else _first_words(chunk.text, titles[1:] if day else titles, properties.words)
         context = " ".join(filter(None, (chunk.heading, *titles)))
-        entry_ms = entries_ms[chunk.heading]
+        entry_ms = entries_ms.get(chunk.heading)
         chunks.append(
             NewChunk(
                 start_line=chunk.start_line,
@@ -147,6 +148,15 @@ def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, file_timestam
     match = re.match(_FIRST_HEADING, cut.chunks[0].text) if cut.chunks else None
     heading = match[1].strip() if match else None
     name = path.rpartition("/")[2].rpartition(".")[0]
+    names = [(FILE, name_key(name), name)]
+    if "___" in name:  # Logseq's way to write a page's "/" in the name of its file
+        page = name.replace("___", "/")
+        names.append((TITLE, name_key(page), page))
+    if properties.title:
+        names.append((TITLE, name_key(properties.title), properties.title))
+    elif heading:
+        names.append((HEADING, name_key(heading), heading))
+    names += [(ALIAS, name_key(alias), alias) for alias in properties.aliases]
     tags = [(tag, WHOLE_NOTE) for tag in properties.tags]
     tags += [(tag.tag, _tagged_lines(path, cut.chunks, tag.line, day)) for tag in cut.references.tags]
     return NoteRow(
@@ -154,23 +164,10 @@ def make_note_row(path: str, cut: CutNote, *, day: dt.date | None, file_timestam
         timestamp_ms=file_timestamp_ms if created_ms is None else created_ms,
         is_dated=created_ms is not None or day is not None,
         updated_ms=to_timestamp_ms(properties.updated),
-        names=tuple(_iter_names(cut, name, heading)),
+        names=tuple(names),
         tags=tuple(TagRow(tag_key(level), level, lines) for tag, lines in tags for level in tag_levels(tag)),
         links=cut.references.links,
     )
-
-
-def _iter_names(cut: CutNote, name: str, heading: str | None) -> Iterator[tuple[int, str, str]]:
-    yield FILE, name_key(name), name
-    if "___" in name:  # Logseq's way to write a page's "/" in the name of its file
-        page = name.replace("___", "/")
-        yield TITLE, name_key(page), page
-    if cut.properties.title:
-        yield TITLE, name_key(cut.properties.title), cut.properties.title
-    elif heading:
-        yield HEADING, name_key(heading), heading
-    for alias in cut.properties.aliases:
-        yield ALIAS, name_key(alias), alias
 
 
 def _tagged_lines(path: str, chunks: Sequence[Chunk], line: int, day: dt.date | None) -> tuple[int, int]:
@@ -202,11 +199,9 @@ def to_timestamp_ms(time: dt.datetime | None) -> int | None:
         return None
 
 
-def entry_timestamp_ms(day: dt.date | None, heading: str) -> int | None:
+def entry_timestamp_ms(day: dt.date, heading: str) -> int | None:
     """Return the time of an entry in a daily note, from the innermost heading that begins with a time: "15:09",
     "9:05 am Standup". None if there is none."""
-    if day is None or ":" not in heading:
-        return None
     for match in filter(None, (re.match(_ENTRY, title) for title in reversed(heading.split(HEADING_JOIN)))):
         hour = int(match[1])
         if match[4] and 1 <= hour <= 12:

@@ -7,30 +7,43 @@ state. A kill at any point leaves the committed batches and nothing else.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kept.base.records import Problem, Progress
 from kept.base.remote_errors import EmbeddingError, EmbeddingFailed
 from kept.base.reports import SyncReport
 from kept.base.timings import timed
-from kept.errors import StoreDamaged
-from kept.index.history_sync import HistorySync
+from kept.errors import KeptError, StoreDamaged
 from kept.index.note_rows import note_timestamp_ms
-from kept.index.sources import FileBatch, SyncTarget, find_copies
-from kept.index.sqlite.rows import META_RECIPE, FileWrite
+from kept.index.sources import FileBatch, SourceReader, SyncTarget, find_copies
+from kept.index.sqlite.rows import META_RECIPE, FileWrite, text_hash
 from kept.index.sync_planner import SyncPlanner
 from kept.index.vectorise import Vectors
 from kept.notes.scan import Scan
+from kept.notes.workspace import list_names
+from kept.storage.contract import LogPosition
 
 if TYPE_CHECKING:
     from kept.index.batches import BatchRunner
+    from kept.index.sqlite.index import Index
+    from kept.notes.history.unseen_changes import UnseenChanges
 
 META_SYNCED = "last_sync"
 # Time at which the index got vectors of another embedder. A process with older settings does not undo that.
 META_EMBEDDER_SINCE = "embedder_since_ns"
+
+# Name of this machine and the place in its log up to which lines were compared with the notes, once every note that the
+# index has is in the history. After a failure, _INCOMPLETE or, if there was no name, _NEVER: then all notes are
+# compared with the history by the next sync that has anything to do.
+META_HISTORY = "history"
+_CHANGES = ".kept/history/changes/"  # not imported: a search does not need `kept.notes.history`
+_INCOMPLETE = ""
+_NEVER = False
 
 
 class _SizeChanged(Exception):
@@ -80,7 +93,6 @@ class SyncRun:
             with timed("sync") as measured:
                 with self.index.indexing(wait_s=wait_s):
                     self._run_locked(is_unbuilt=is_unbuilt)
-                    self._trim_cache()
                 measured["failed"] = bool(self.failures)
         files, chunks, vectors = len(self.scan.files), 0, 0
         if not self.in_search:  # which shows no counts, and need not take the time to count
@@ -114,19 +126,21 @@ class SyncRun:
         if is_unbuilt and self.index.get_meta(META_RECIPE) is None:
             with self.index.writing():
                 self.index.put_meta(META_RECIPE, self.planner.recipe().fingerprint())
-        self.history.load()
-        if self.scan.only is not None and self.history.compares_all:
-            self._scan_again()
-        self.history.begin(self.scan)
+        self.scan = self.history.begin(self.scan)
+        self.problems = list(self.scan.problems)
         reason = "it was asked for" if self.force else self.planner.why_rebuild()
-        if reason is not None and self._rebuild(reason):
-            return
-        try:
-            self._update()
-        except _SizeChanged as exc:
-            self.indexed = 0
-            if not self._rebuild(str(exc)):
-                self._update()  # by word: the embedder has failed
+        if reason is None or not self._rebuild(reason):
+            try:
+                self._update()
+            except _SizeChanged as exc:
+                self.indexed = 0
+                if not self._rebuild(str(exc)):
+                    self._update()  # by word: the embedder has failed
+        # A sync that embedded nothing leaves the cache alone.
+        cache = self.reader.config.memory_search.cache
+        is_kept_out = cache.enabled and self.vectors and self.vectors.is_cheap  # whose vectors are not in it
+        if (self.embedded or self.cached) and not is_kept_out:
+            self.index.cache.evict(cache.max_entries if cache.enabled else 0)
 
     def _update(self) -> None:
         """Bring the changes since the last sync into the live tables."""
@@ -140,13 +154,6 @@ class SyncRun:
         if target.files or target.removed or self.history.is_due():
             with self.index.writing():
                 self._finish()
-
-    def _trim_cache(self) -> None:
-        """Keep the cache within its limit. A sync that embedded nothing leaves the file alone."""
-        cache = self.reader.config.memory_search.cache
-        is_kept_out = cache.enabled and self.vectors and self.vectors.is_cheap  # whose vectors are not in it
-        if (self.embedded or self.cached) and not is_kept_out:
-            self.index.cache.evict(cache.max_entries if cache.enabled else 0)
 
     def _scan_again(self) -> None:
         self.scan = self.reader.scan()
@@ -195,7 +202,16 @@ class SyncRun:
             self.problems += batch.problems
             self.indexed += batch.indexed
             vectors = self._embed(batch.writes, target)
-            self.changed_chunks += self._write(batch, vectors, target)
+            # Before the index has it: if the process is killed in between, the next sync finds the change recorded.
+            self.history.note_batch(batch)
+            generation, daily = target.generation, target.recipe.daily
+            with self.index.writing():
+                self.changed_chunks += sum(generation.remove_file(source, path) for source, path in batch.removed)
+                for row in batch.touched:
+                    is_note = row.source == "memory"
+                    generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
+                find_code = vectors.codes.get if vectors else None
+                self.changed_chunks += generation.replace_files(batch.writes, find_code)
             self.removed += len(batch.removed)
             if self.progress:
                 self.progress(batch.completed, len(target.files), batch.label)
@@ -244,23 +260,98 @@ class SyncRun:
             return False
         return target.generation is not self.index.live or self.planner.vectors_match()
 
-    def _write(self, batch: FileBatch, vectors: Vectors | None, target: SyncTarget) -> int:
-        """Write a batch in one transaction. Return how many chunks were added and removed."""
-        generation = target.generation
-        changed = 0
-        # Before the index has it: if the process is killed in between, the next sync finds the change recorded.
-        self.history.note_batch(batch)
-        with self.index.writing():
-            changed += sum(generation.remove_file(source, path) for source, path in batch.removed)
-            for row in batch.touched:
-                is_note = row.source == "memory"
-                daily = target.recipe.daily
-                generation.touch_file(row, note_timestamp_ms(row.path, row.mtime_ns, daily) if is_note else None)
-            find_code = vectors.codes.get if vectors else None
-            changed += generation.replace_files(batch.writes, find_code)
-        return changed
-
 
 def _embed_texts(writes: Iterable[FileWrite]) -> dict[bytes, str]:
     """Return the texts to embed, by hash. A text that several of them have is embedded once."""
-    return {chunk.embed_hash: chunk.embed_text for write in writes for chunk in write.chunks}
+    return {text_hash(chunk.embed_text): chunk.embed_text for write in writes for chunk in write.chunks}
+
+
+# The order matters. If the process is killed after the history has a change and before the index has it, the next sync
+# indexes the note, and finds the change recorded.
+
+
+class HistorySync:
+    """Records changes by other programs, in one sync. A failure is a problem in the report, and stops nothing."""
+
+    def __init__(self, index: Index, reader: SourceReader) -> None:
+        self.index = index
+        self.reader = reader
+        self.problems: list[Problem] = []
+        self._unseen: UnseenChanges | None = None
+        # A search in a folder that was named for one run only, such as a repository, must not leave a history there.
+        self._exists = "history" in list_names(reader.workspace.storage, ".kept")
+        self._is_on = reader.config.agent.history.enabled and (reader.config.trusts_workspace or self._exists)
+        self._state: Any = None
+        self._is_first = False
+        """True if the notes were never compared with the history."""
+
+    def is_due(self) -> bool:
+        """Return whether notes have to be compared with the history, even if none differs from the index.
+
+        A note that Kept wrote after the last sync may have been removed or changed back since.
+        """
+        if not self._is_on:
+            return False
+        state = self.index.get_meta(META_HISTORY)
+        if not state:
+            return state is None
+        machine, compared = state
+        return bool(self.reader.workspace.storage.logs.end(f"{_CHANGES}{machine}.jsonl").offset != compared)
+
+    def begin(self, scan: Scan) -> Scan:
+        """Compare notes with the history: those that Kept wrote since the last sync, or all if that was never done, or
+        the history was deleted since. Return the scan, or one of all files if all have to be compared."""
+        self._state = state = self.index.get_meta(META_HISTORY)
+        if not self._is_on:
+            return scan
+        if state and (state[1] <= 0 or self._exists):
+            # The files that were looked at differ from the index, so each of them is in a batch.
+            looked_at = {path for source, path in scan.only or () if source == "memory"}
+            self._attempt(lambda unseen: unseen.record_written(LogPosition(state[1]), but=looked_at))
+            return scan
+        self._is_first = state != _INCOMPLETE
+        if scan.only is not None:
+            scan = self.reader.scan()
+        with self.index.reading():
+            rows = self.index.live.file_rows()
+        files = (file.path for file in scan.files if file.source == "memory")
+        present = {path for path in files if not os.path.isabs(path)}  # not those of extra folders
+        notes = {path: row.hash for (source, path), row in rows.items() if source == "memory" and path in present}
+        self._attempt(lambda unseen: unseen.record(notes, is_first=self._is_first, present=present))
+        return scan
+
+    def note_batch(self, batch: FileBatch) -> None:
+        """Record what other programs did to the notes of a batch."""
+        rows = (*batch.touched, *(write.file for write in batch.writes))
+        written = self._unseen.written if self._unseen else {}
+        files = {row.path: row.hash for row in rows if row.source == "memory" and not os.path.isabs(row.path)}
+        notes = {path: digest for path, digest in files.items() if written.get(path) != digest}
+        removed = [path for source, path in batch.removed if source == "memory" and not os.path.isabs(path)]
+        if self._is_on and (notes or removed):
+            self._attempt(lambda unseen: unseen.record(notes, removed, is_first=self._is_first))
+
+    def finish(self) -> None:
+        """Note in the index that the history is complete, inside the caller's transaction."""
+        value: Any = None
+        if self._is_on and self.problems:
+            value = _NEVER if self._is_first else _INCOMPLETE
+        elif self._unseen is not None:
+            with suppress(KeptError):
+                machine = self._unseen.history.own_log().removeprefix(_CHANGES).removesuffix(".jsonl")
+                value = [machine, self._unseen.compared.offset]
+        if self._state != value:
+            self.index.put_meta(META_HISTORY, value)
+
+    def _attempt(self, action: Callable[[UnseenChanges], object]) -> None:
+        from kept.notes.history.note_history import NoteHistory
+        from kept.notes.history.unseen_changes import UnseenChanges
+
+        config = self.reader.config
+        try:
+            if self._unseen is None:
+                history = NoteHistory(config, self.reader.workspace, self.reader.clock)
+                self._unseen = UnseenChanges(history, max_bytes=config.memory_search.max_file_bytes)
+            action(self._unseen)
+        except KeptError as exc:
+            problem = Problem(".kept/history", f"changes by other programs are not recorded: {exc.message}")
+            self.problems += [problem] if problem not in self.problems else []

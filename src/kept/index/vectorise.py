@@ -103,7 +103,8 @@ class Vectoriser:
         is missing and why. Secrets are redacted before a text is embedded. ``indexed`` are codes of the same embedder
         in the index. New vectors are in the cache at once, since they are paid for, and the next attempt may need
         them."""
-        known = self.find_cached(texts) or {key: indexed[key] for key in texts if key in indexed}
+        # Computing the vectors of a cheap embedder is as quick as a cache, so they are only in the index.
+        known = {key: indexed[key] for key in texts if key in indexed} if self.is_cheap else self._find_cached(texts)
         missing = [key for key in texts if key not in known and key not in self._in_batches]
         awaits_batch = any(key in self._in_batches and key not in known for key in texts)
         batch_reason = self._batch_reason if awaits_batch else None
@@ -130,14 +131,12 @@ class Vectoriser:
         codes = {**known, **fresh, **dict.fromkeys(refused, b"")}
         return Vectors(codes, len(fresh), refused, pending_reason=failure or batch_reason)
 
-    def find_cached(self, texts: Iterable[bytes]) -> dict[bytes, bytes]:
-        """Return the codes that the cache has. A cheap embedder's are not in it: computing them is as quick."""
-        if self.is_cheap:
-            return {}
+    def _find_cached(self, texts: Iterable[bytes]) -> dict[bytes, bytes]:
         return self.index.cache.find(self.embedder.identity.key, texts, self.dims)
 
     def find_missing(self, texts: Mapping[bytes, str]) -> dict[bytes, str]:
-        known = self.find_cached(texts)
+        """Return the texts that the cache has no vector of."""
+        known = self._find_cached(texts)
         return {key: text for key, text in texts.items() if key not in known}
 
     def store(self, vectors: Mapping[bytes, bytes]) -> None:

@@ -121,21 +121,13 @@ class WorkspaceIndex:
         with self._lock:
             return self._embedder
 
-    @property
-    def embedder_warnings(self) -> tuple[str, ...]:
-        """Reasons why embedders that the settings name cannot be used."""
-        with self._lock:
-            embedders = self.chain.embedders
-            instead = f"Using {embedders[0].identity.model}" if embedders else "Searching by word only"
-            return tuple(f"{instead}: {problem}" for problem in self.chain.problems)
-
     def reductions(self) -> tuple[str, ...]:
         """Return why vectors are not made as the settings say: problems, a fallback in use, a size that does not fit,
         batches that are off. Asks no provider."""
         with self._lock:
             with suppress(StoreError):
                 self.use_embedder_of_index()
-            reasons, embedder = [*self.embedder_warnings], self.embedder
+            reasons, embedder = [*self.chain.problems], self.embedder
             if embedder is None or self.index().stored_identity() != embedder.identity.key:
                 return tuple(reasons)
             if embedder is not self.chain.embedders[0]:
@@ -166,11 +158,6 @@ class WorkspaceIndex:
         vectors = self.planner().vectors
         return None if vectors and vectors.misfit else embedder, warnings
 
-    def use(self, embedder: Embedder | None) -> None:
-        if embedder is not self._embedder:
-            self._embedder = embedder
-            self._vectors = None  # which are of the other one
-
     def use_embedder_of_index(self) -> None:
         """Of several embedders, use the one whose vectors the index holds: those of two cannot be compared.
 
@@ -179,18 +166,16 @@ class WorkspaceIndex:
         """
         if not self.chain.embedders:
             return
-        used, preferred, index = self._embedder_of_index(), self.chain.embedders[0], self.index()
-        if used is None and (self._own_embedder is not None or index.stored_identity() is None):
+        index, preferred = self.index(), self.chain.embedders[0]
+        stored = index.stored_identity()
+        used = next((embedder for embedder in self.chain.embedders if embedder.identity.key == stored), None)
+        if used is None and (self._own_embedder is not None or stored is None):
             used = preferred
         elif used is None:
             is_slow = getattr(preferred, "is_slow", False)
             is_large = is_slow and index.live.count_chunks() > MAX_CHUNKS_EMBEDDED_BY_SEARCH
             used = None if is_large or self._is_outdated() else preferred
-        self.use(used)
-
-    def _embedder_of_index(self) -> Embedder | None:
-        stored = self.index().stored_identity()
-        return next((embedder for embedder in self.chain.embedders if embedder.identity.key == stored), None)
+        self._embedder = used
 
     def _is_outdated(self) -> bool:
         """Return whether the index got its embedder after this process read its settings."""
@@ -265,7 +250,9 @@ class WorkspaceIndex:
 
     def planner(self) -> SyncPlanner:
         index, embedder = self.index(), self.embedder
-        if self._vectors is None and embedder is not None:
+        if embedder is None:
+            self._vectors = None
+        elif self._vectors is None or self._vectors.embedder is not embedder:
             rest_s = self.limits.embedder_rest_s
             self._vectors = Vectoriser(index, embedder, self.settings.cache, self.clock, rest_s=rest_s)
         reader = SourceReader(self.workspace, self.config, self.clock, self.limits)
@@ -276,11 +263,12 @@ class WorkspaceIndex:
         if by_request:
             self.index().check_if_quick()
         embedders: tuple[Embedder | None, ...] = self.chain.embedders or (None,)
-        if self.chain.embedders and self._is_outdated() and self._embedder_of_index() is None:
+        own = {embedder.identity.key for embedder in self.chain.embedders}
+        if own and self._is_outdated() and self.index().stored_identity() not in own:
             embedders = (None,)  # a newer choice of another process counts more than our own
         failures, reason = list[str](), ""
         for number, embedder in enumerate(embedders):
-            self.use(embedder)
+            self._embedder = embedder
             report = self.run_sync(force=force, progress=progress, wait_s=self.limits.sync_wait_s, retry=by_request)
             failures.extend(report.failures)
             vectors = self.planner().vectors

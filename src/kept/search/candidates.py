@@ -28,6 +28,7 @@ from kept.base.words.equivalents import EQUIVALENTS
 from kept.base.words.segment import segment
 from kept.embedding.base import Calibration
 from kept.index.sqlite.rows import ChunkRow
+from kept.index.sqlite.vectors import quantise
 from kept.index.sqlite.word_index import CountedPhrase, KeywordMatch, PhraseCount
 from kept.search.query import Expansion, IndexQuery, ParsedQuery, Term
 from kept.search.weights import CLOSEST_MEANING, JUST_WEAK, SMALL_MEMORY_PASSAGES
@@ -181,8 +182,9 @@ class QueryVector:
     code: bytes
     identity: str
     calibration: Calibration
-    blend: Callable[[float], QueryVector] | None = None
-    """Returns the vector for a share of words that no chunk has, if the embedder weighs its parts by that."""
+    blend: Callable[..., tuple[bytes, Calibration]] | None = None
+    """Returns the vector for the share of ``unknown`` words, which no chunk has, and the scale of its cosines, if the
+    embedder weighs its parts by that."""
     most_by_meaning: float = JUST_WEAK
     """Highest confidence in a passage that is near in meaning but has no word of the query."""
 
@@ -211,7 +213,8 @@ def gather_pool(
         if vector.blend:
             stems = set(index.words.stems(segment(query.text)))  # stopwords count: they tell the language best
             known = len(index.words.document_frequencies(stems))
-            vector = vector.blend(1.0 - known / len(stems) if stems else 0.0)
+            blended, calibration = vector.blend(unknown=1.0 - known / len(stems) if stems else 0.0)
+            vector = replace(vector, code=quantise(blended), calibration=calibration)
         vectors, generation = index.live.vectors, index.generation_number()
         among = index.live.rows_matching(filters) if filters else None
         cosine.update(vectors.nearest(vector.code, limit, among=among, generation=generation))
@@ -296,8 +299,17 @@ class KeywordSearch:
             self.terms = [term for term in self.terms if term not in common]
         self._expansions = self._weigh_expansions(query)
         self.phrases: list[_Phrase] = []
+        """The phrases for each term, one after the other."""
         for at, term in enumerate(self.terms):
-            self.terms[at] = self._add_phrases(term)
+            stand_ins = [(item, other) for item, other in self._expansions if term.term.text in item.sources]
+            certain = [other.idf for item, other in stand_ins if item.is_certain]
+            if term.rows:
+                self.phrases.append(_Phrase(CountedPhrase(term.term.phrase, term.rows), term.term, None, term.idf))
+            elif certain:  # as rare as the word that certainly stands for it
+                term = self.terms[at] = WeightedTerm(term.term, min(term.idf, max(certain)), 0)
+            for item, other in stand_ins:
+                gain = item.share * min(term.idf, other.idf)
+                self.phrases.append(_Phrase(CountedPhrase(other.term.phrase, other.rows), term.term, item, gain))
         self.total_idf = sum(term.idf for term in self.terms)
         self.search = words.search([phrase.counted for phrase in self.phrases])
 
@@ -318,20 +330,6 @@ class KeywordSearch:
 
         weighted = ((item, _weigh(words, item.term, self.chunk_count)) for item in expand(words, query, unknown))
         return [(item, term) for item, term in weighted if term is not None and term.rows]
-
-    def _add_phrases(self, term: WeightedTerm) -> WeightedTerm:
-        """Add the phrases for a term, one after the other. Return it, or if no chunk has it, with the rarity of the
-        word that certainly stands for it."""
-        stand_ins = [(item, other) for item, other in self._expansions if term.term.text in item.sources]
-        certain = [other.idf for item, other in stand_ins if item.is_certain]
-        if term.rows:
-            self.phrases.append(_Phrase(CountedPhrase(term.term.phrase, term.rows), term.term, None, term.idf))
-        elif certain:
-            term = WeightedTerm(term.term, min(term.idf, max(certain)), 0)
-        for item, other in stand_ins:
-            gain = item.share * min(term.idf, other.idf)
-            self.phrases.append(_Phrase(CountedPhrase(other.term.phrase, other.rows), term.term, item, gain))
-        return term
 
     def score_rows(self, best: Sequence[int], others: Iterable[int]) -> dict[int, Evidence]:
         """Return the hits among the ``best`` rows, which `search` found, and others: chunks that are near in

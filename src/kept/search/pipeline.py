@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -32,7 +31,7 @@ from kept.base.visibility import project_of_path
 from kept.embedding.base import Embedder
 from kept.embedding.static import StaticEmbedder
 from kept.errors import StoreDamaged
-from kept.index.sqlite.rows import ChunkRow
+from kept.index.sqlite.rows import ChunkRow, text_hash
 from kept.index.sqlite.vectors import quantise
 from kept.notes.daily import DailyNotes
 from kept.notes.validity import may_be_marked
@@ -88,11 +87,7 @@ def embed_query(embedder: Embedder, query: ParsedQuery) -> tuple[QueryVector | N
     # Only the built-in model has two parts to blend, and knows which words it has never seen.
     if not isinstance(embedder, StaticEmbedder):
         return QueryVector(code, identity, calibration), ()
-
-    def blend(unknown: float) -> QueryVector:
-        blended, calibration = embedder.blend_query(matrix.data, unknown=unknown)
-        return QueryVector(quantise(blended), identity, calibration)
-
+    blend = partial(embedder.blend_query, matrix.data)
     most = JUST_LIKELY if embedder.knows(text) else 0.0
     return QueryVector(code, identity, calibration, blend, most_by_meaning=most), ()
 
@@ -284,7 +279,7 @@ def _occurrence(chunk: ChunkRow) -> Occurrence:
 def _make_hit(scored: Scored, window: Sequence[ChunkRow], index_path: str, titles: Mapping[str, str]) -> Hit:
     """Return a hit. Raise `StoreDamaged` if a shown text is not the one that was indexed."""
     for shown in window:
-        if hashlib.sha256(shown.text.encode("utf-8", "replace")).digest() != shown.hash:
+        if text_hash(shown.text) != shown.hash:
             raise StoreDamaged(f"{index_path}: the index is damaged (a chunk does not match its hash).")
     chunk, text = scored.chunk, "\n".join(shown.text for shown in window)
     snippet_of = make_message_snippet if chunk.source == "sessions" else make_snippet

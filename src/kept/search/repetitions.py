@@ -245,12 +245,12 @@ def _age(chunk: ChunkRow) -> tuple[int, int]:
 # comparing
 
 
+@frozen
 class _Statements:
     """The statements of the best candidates by their content words. Each is worked out once."""
 
-    def __init__(self, query_words: frozenset[str]) -> None:
-        self._query_words = query_words
-        self._by_row: dict[int, dict[frozenset[str], str]] = {}
+    query_words: frozenset[str]
+    by_row: dict[int, dict[frozenset[str], str]] = field(default_factory=dict)
 
     def find_repeated(self, chunk: ChunkRow, notes: Iterable[ChunkRow]) -> ChunkRow | None:
         """Return the first note with a statement that says everything that a message says, or None."""
@@ -299,25 +299,25 @@ class _Statements:
         return self._is_same_subject(left, right) and differ(read_fact(text), read_fact(other_text))
 
     def _is_same_subject(self, left: frozenset[str], right: frozenset[str]) -> bool:
-        query_words = left & self._query_words
+        query_words = left & self.query_words
         shorter, longer = sorted((len(left), len(right)))
-        if shorter < 2 or longer > _MAX_LENGTH_RATIO * shorter or query_words != right & self._query_words:
+        if shorter < 2 or longer > _MAX_LENGTH_RATIO * shorter or query_words != right & self.query_words:
             return False
-        has_all = len(query_words) >= 2 and query_words >= self._query_words
+        has_all = len(query_words) >= 2 and query_words >= self.query_words
         return len(query_words) > 0 and len(left & right) >= (_SAME_ANSWER if has_all else _SAME_SUBJECT) * shorter
 
     def _statement(self, chunk: ChunkRow) -> tuple[frozenset[str], str]:
         """Return the statement of a passage with the most words of the query: its words and its text."""
         nothing = frozenset[str](), ""
-        return max(self._all(chunk).items(), key=lambda item: len(item[0] & self._query_words), default=nothing)
+        return max(self._all(chunk).items(), key=lambda item: len(item[0] & self.query_words), default=nothing)
 
     def _all(self, chunk: ChunkRow) -> dict[frozenset[str], str]:
         """Return the texts of the statements of a passage by their words."""
-        if chunk.row not in self._by_row:
+        if chunk.row not in self.by_row:
             text = re.sub(_CITATION, "", spoken_text(chunk) if chunk.source == "sessions" else chunk.text)
             pieces = [piece for piece in re.split(_STATEMENT_ENDS, text) if not piece.lstrip().startswith("#")]
-            self._by_row[chunk.row] = {words: piece for piece in pieces if (words := content_words(piece))}
-        return self._by_row[chunk.row]
+            self.by_row[chunk.row] = {words: piece for piece in pieces if (words := content_words(piece))}
+        return self.by_row[chunk.row]
 
 
 def _speaker(chunk: ChunkRow) -> str:

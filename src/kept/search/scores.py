@@ -255,8 +255,9 @@ class Signals:
     """Highest confidence by similarity alone. It depends on the embedder, and on whether it knows the query."""
     first: float = 0.0
     """Sum of the first candidate."""
-    rivals: float = 0.0
-    """Number of other candidates that come near it. Each counts less, the lower its sum is."""
+    crowd: float = 0.0
+    """Logarithm of the number of candidates that come near it, with itself. Each other one counts less, the lower its
+    sum is."""
     passages: int = LARGE_MEMORY_PASSAGES
     """Number of passages in the index."""
     query_words: int = 4
@@ -278,11 +279,6 @@ class Signals:
         )
 
     @property
-    def crowd(self) -> float:
-        """Logarithm of the number of candidates that come near the first, with itself."""
-        return math.log1p(self.rivals)
-
-    @property
     def size(self) -> float:
         """Size of the memory on a logarithmic scale, from 0 (small) to 1 (large)."""
         scale = math.log(LARGE_MEMORY_PASSAGES / SMALL_MEMORY_PASSAGES)
@@ -302,6 +298,8 @@ def read_signals(
     first = ranked[0].relevance if ranked else 0.0
     # A passage far below the first, such as one that has the words of the query only above it, lends it no confidence.
     near = [item for item in ranked if item.relevance >= LIKELY_SHARE * first]
+    # Recency may have put one first that fits less than others: those count as equal to it.
+    rivals = [math.exp(min(0.0, item.relevance / first - 1) / NEAR_SHARE) for item in ranked[1:] if first > 0]
     is_in_pairs = 2 * sum(weighted.term.kind in ("pair", "prefix") for weighted in terms) >= len(terms) > 0
     best_texts = (
         [f"{item.chunk.text}\n{item.chunk.heading}" for item in ranked[:_RUN_CANDIDATES]] if is_in_pairs else []
@@ -316,8 +314,7 @@ def read_signals(
         nearest=max((item.evidence.meaning for item in ranked), default=0.0),
         most_by_meaning=vector.most_by_meaning if vector else 0.0,
         first=first,
-        # Recency may have put one first that fits less than others: those count as equal to it.
-        rivals=sum([math.exp(min(0.0, item.relevance / first - 1) / NEAR_SHARE) for item in ranked[1:] if first > 0]),
+        crowd=math.log1p(sum(rivals)),
         passages=pool.passages,
         query_words=words,
         unknown_words=max(0, words - max(1, round(known))),

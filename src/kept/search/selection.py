@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kept.base.records import GRADES, DropReason, Filter, grade_of
+from kept.base.values import frozen
 from kept.index.sqlite.rows import ChunkRow
 from kept.search.candidates import MESSAGE_LABEL
 from kept.search.scores import Scored
@@ -72,29 +73,29 @@ def select_hits(
     return selection
 
 
+@frozen
 class Selection:
     """The hits that are chosen so far. Candidates are considered best first."""
 
-    def __init__(self, windows: Windows, max_results: int) -> None:
-        self.hits: list[tuple[Scored, Window]] = []
-        self.dropped: list[tuple[Scored, DropReason]] = []
-        self.rows: set[int] = set()
-        """Rows of all hits and further passages."""
-        self.also_in: dict[int, list[ChunkRow]] = {}
-        """Row of a hit or of a further passage, and messages that repeat it and are shown below it."""
-        self.further: dict[int, list[Scored]] = {}
-        """Row of a hit, and further passages of the same note, best first."""
-        self._windows = windows
-        self._max_results = max_results
-        self._words: list[frozenset[str]] = []
-        """Words of each passage that is shown, to compare others with."""
-        self.duplicates: list[Scored] = []
-        """Near-duplicates of hits that are waiting for the other hits of their grade."""
-        self._hit_of_note: dict[str, int] = {}
-        """Path of a note, and row of its hit."""
+    windows: Windows
+    max_results: int
+    hits: list[tuple[Scored, Window]] = field(default_factory=list)
+    dropped: list[tuple[Scored, DropReason]] = field(default_factory=list)
+    rows: set[int] = field(default_factory=set)
+    """Rows of all hits and further passages."""
+    also_in: dict[int, list[ChunkRow]] = field(default_factory=dict)
+    """Row of a hit or of a further passage, and messages that repeat it and are shown below it."""
+    further: dict[int, list[Scored]] = field(default_factory=dict)
+    """Row of a hit, and further passages of the same note, best first."""
+    duplicates: list[Scored] = field(default_factory=list)
+    """Near-duplicates of hits that are waiting for the other hits of their grade."""
+    _words: list[frozenset[str]] = field(default_factory=list)
+    """Words of each passage that is shown, to compare others with."""
+    _hit_of_note: dict[str, int] = field(default_factory=dict)
+    """Path of a note, and row of its hit."""
 
     def consider(self, scored: Scored) -> None:
-        if self._windows.shows(scored.chunk):
+        if self.windows.shows(scored.chunk):
             self.dropped.append((scored, "shown with a better hit"))
         elif self._is_full(scored.chunk):
             self.dropped.append((scored, "beyond max_results"))
@@ -110,7 +111,7 @@ class Selection:
 
     def _is_full(self, chunk: ChunkRow) -> bool:
         """Return whether there is no room for a chunk: as a further passage of a hit, or as a hit."""
-        return len(self.rows if chunk.path in self._hit_of_note else self.hits) >= self._max_results
+        return len(self.rows if chunk.path in self._hit_of_note else self.hits) >= self.max_results
 
     def _add(self, scored: Scored, words: frozenset[str], *, full: DropReason) -> None:
         chunk = scored.chunk
@@ -119,7 +120,7 @@ class Selection:
             return
         self.rows.add(chunk.row)
         self._words.append(words)
-        window = self._windows.open(chunk)
+        window = self.windows.open(chunk)
         hit_row = self._hit_of_note.get(chunk.path)
         if hit_row is not None:
             self.further.setdefault(hit_row, []).append(scored)
@@ -133,7 +134,7 @@ class Selection:
         """Add the near-duplicates, or only those that are better than a candidate."""
         for scored in [other for other in self.duplicates if before is None or _is_better_duplicate(other, before)]:
             self.duplicates.remove(scored)
-            if self._windows.shows(scored.chunk):
+            if self.windows.shows(scored.chunk):
                 self.dropped.append((scored, "shown with a better hit"))
             else:
                 self._add(scored, frozenset(), full="near-duplicate")
@@ -156,7 +157,7 @@ def _are_alike(left: frozenset[str], right: frozenset[str]) -> bool:
     return shared >= DUPLICATE_SHARE * (len(left) + len(right) - shared)
 
 
-@dataclass
+@frozen
 class Windows:
     """The chunks shown for each hit. Open them in the order of the hits, so that the best hit chooses first."""
 

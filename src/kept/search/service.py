@@ -213,7 +213,7 @@ class IndexService(WorkspaceIndex):
         with self._lock:
             report = self.repairing(self.run_with_embedders, force=force, progress=progress, by_request=by_request)
             notices = self._take_notices(with_settings=False)
-            warnings = self.embedder_warnings if by_request else ()
+            warnings = self.chain.problems if by_request else ()
         problem = self.qmd.sync(self.scan().files) if self.settings.backend == "qmd" else None
         return replace(
             report,

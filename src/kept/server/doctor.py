@@ -296,7 +296,7 @@ def _receipts(memory: Memory) -> Iterator[Check]:
 
 def _embedder(memory: Memory) -> Iterator[Check]:
     service = memory.index_service
-    problems, embedder = service.embedder_warnings, service.embedder
+    problems, embedder = service.chain.problems, service.embedder
     has_workspace = memory.workspace.storage.exists()  # an index that is missing too is not created for it
     reductions = service.reductions() if has_workspace else ()
     for reason in reductions[len(problems) :]:

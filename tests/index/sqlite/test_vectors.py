@@ -9,7 +9,7 @@ import pytest
 from kept.base.records import Filter
 from kept.index.sqlite import vectors
 from kept.index.sqlite.index import Index
-from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk
+from kept.index.sqlite.rows import FileRow, FileWrite, NewChunk, text_hash
 from kept.index.sqlite.vectors import quantise
 
 DIMS = 64
@@ -37,7 +37,7 @@ def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]
     known = set(index.live.rows_matching(Filter()))
     texts = [f"v{number}" for number in range(len(known), len(known) + count)]
     vectors = {text: unit(rng, rng.choice(centres)) for text in texts}
-    codes = {_file_of(text).chunks[0].embed_hash: quantise(packed(vector)) for text, vector in vectors.items()}
+    codes = {text_hash(text): quantise(packed(vector)) for text, vector in vectors.items()}
     with index.writing():
         for text in texts:
             index.live.replace_files([_file_of(text)], codes.get)
@@ -48,7 +48,7 @@ def fill(index: Index, count: int, rng: random.Random) -> dict[int, list[float]]
 
 def _file_of(text: str) -> FileWrite:
     chunk = NewChunk(1, 1, "", text, text, text, "", 0)
-    return FileWrite(FileRow("memory", f"{text}.md", chunk.hash.hex(), 1, 1, 1, 1), (chunk,))
+    return FileWrite(FileRow("memory", f"{text}.md", text_hash(text).hex(), 1, 1, 1, 1), (chunk,))
 
 
 def remove(index: Index, rows: list[int]) -> None:

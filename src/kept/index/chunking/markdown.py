@@ -18,7 +18,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +124,7 @@ def cut_note(
     cutter = _NoteCutter(lines, properties, size or ChunkSize(), budget or ChunkingBudget(), is_fine=is_fact_list(name))
     plain = False
     try:
-        chunks = cutter.cut_sections()
+        chunks = cutter.cut_by_sections()
     except BudgetExceeded:
         chunks, plain = list(cutter.cut_plainly(cutter.body_at)), True
         cutter.code.clear()
@@ -167,11 +167,16 @@ class _NoteCutter:
         self.code: list[tuple[int, int]] = []
         """First line of each code block and the line after it, filled while the note is parsed."""
 
-    def cut_sections(self) -> list[Chunk]:
+    def cut_by_sections(self) -> list[Chunk]:
         """Return the chunks of each section. Raise BudgetExceeded if the note is too complex."""
         chunks: list[Chunk] = []
         for section in self._iter_sections():
-            chunks += self._cut_section(section)
+            edges = [section.span.start, section.span.end]
+            if self.is_fine:  # the first block has the heading lines
+                edges[1:1] = [block.start for block in section.blocks[1:]]
+            for span in filter(None, map(self._trim, edges, edges[1:])):
+                is_short = self._weight(span) <= self.limit
+                chunks += [self._chunk(section, span)] if is_short else self._cut(section, span)
             if len(chunks) > self.budget.chunks:
                 raise BudgetExceeded
         return chunks
@@ -200,28 +205,21 @@ class _NoteCutter:
         start = body_at = self.body_at
         blocks = [Span(0, self.front)] if start < self.front else []
 
-        def section(end: int) -> Section:
-            heading = HEADING_JOIN.join(title for _, title in outline if title)
-            return Section(heading, body_at, Span(start, end), tuple(blocks))
-
-        for kind, span, level in self._iter_blocks():
+        end = Span(len(self.lines), len(self.lines))
+        for kind, span, level in chain(self._iter_blocks(), [("end", end, 0)]):
+            if kind == "block" or (kind == "rule" and not blocks):
+                blocks.append(span)
+                continue
+            is_empty_section = kind == "heading" and body_at > start and outline[-1][0] >= level
+            if blocks or is_empty_section or (kind == "end" and start < end.start):
+                heading = HEADING_JOIN.join(title for _, title in outline if title)
+                yield Section(heading, body_at, Span(start, span.start), tuple(blocks))
+                start, blocks = span.end if kind == "rule" else span.start, []
             if kind == "heading":
-                is_empty_section = body_at > start and outline[-1][0] >= level
-                if blocks or is_empty_section:
-                    yield section(span.start)
-                    start, blocks = span.start, []
                 while outline and outline[-1][0] >= level:
                     outline.pop()
                 outline.append((level, HEADING_MARKS.sub("", self.lines[span.start]).strip()))
-                body_at = span.end
-            elif kind == "rule" and blocks:
-                yield section(span.start)
-                start = body_at = span.end
-                blocks = []
-            else:
-                blocks.append(span)
-        if start < len(self.lines):
-            yield section(len(self.lines))
+            body_at = span.end
 
     def _iter_blocks(self) -> Iterator[tuple[str, Span, int]]:
         """Yield each heading, rule and block with its lines, and the level of a heading."""
@@ -261,17 +259,6 @@ class _NoteCutter:
 
     # chunks
 
-    def _cut_section(self, section: Section) -> Iterator[Chunk]:
-        edges = [section.span.start, section.span.end]
-        if self.is_fine:  # the first block has the heading lines
-            edges[1:1] = [block.start for block in section.blocks[1:]]
-        for piece in map(Span, edges, edges[1:]):
-            span = self._trim(piece)
-            if span is not None and self._weight(span) <= self.limit:
-                yield self._chunk(section, span)
-            elif span is not None:
-                yield from self._cut(section, span)
-
     def _cut(self, section: Section, span: Span) -> Iterator[Chunk]:
         """Pack blocks and lines into chunks. Each chunk after the first repeats the end of the one before."""
         limit = self.limit
@@ -307,7 +294,7 @@ class _NoteCutter:
         return first, weight
 
     def _pack(self, section: Section, units: list[Span]) -> Iterator[Chunk]:
-        if units and (span := self._trim(Span(units[0].start, units[-1].end))):
+        if units and (span := self._trim(units[0].start, units[-1].end)):
             yield self._chunk(section, span)
 
     def _cut_line(self, section: Section, at: int) -> Iterator[Chunk]:
@@ -335,9 +322,8 @@ class _NoteCutter:
         embed_text = f"{section.heading}\n{below}".strip()
         return Chunk(span.start + 1, span.end, text=whole, heading=section.heading, embed_text=embed_text)
 
-    def _trim(self, span: Span) -> Span | None:
-        """Return a span without the blank lines at its ends, or None if all are blank."""
-        start, end = span.start, span.end
+    def _trim(self, start: int, end: int) -> Span | None:
+        """Return the span of some lines without the blank ones at its ends, or None if all are blank."""
         while start < end and not self.lines[start].strip():
             start += 1
         while end > start and not self.lines[end - 1].strip():

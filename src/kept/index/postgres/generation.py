@@ -18,7 +18,17 @@ from kept.index.postgres.filter_sql import filter_sql
 from kept.index.postgres.notes import PostgresFileLists, PostgresNotes
 from kept.index.postgres.stems import stems_of
 from kept.index.postgres.vectors import PostgresVectors
-from kept.index.sqlite.rows import ChunkRow, FileRow, FileWrite, IndexCounts, NewChunk, NoteRow, link_key, plan_chunks
+from kept.index.sqlite.rows import (
+    ChunkRow,
+    FileRow,
+    FileWrite,
+    IndexCounts,
+    NewChunk,
+    NoteRow,
+    link_key,
+    plan_chunks,
+    text_hash,
+)
 
 if TYPE_CHECKING:
     from kept.index.postgres.index import PostgresIndex
@@ -27,7 +37,7 @@ _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
 _file_values = attrgetter(*_FILE_FIELDS)
 _link_values = attrgetter("target", "heading", "label", "is_embed", "is_path")
 CHUNK_COLUMNS = (
-    "c.row, c.source, c.path, c.start_line, c.end_line, c.hash, c.heading, c.text, c.timestamp, c.session_key,"
+    "c.path, c.start_line, c.end_line, c.row, c.source, c.hash, c.heading, c.text, c.timestamp, c.session_key,"
     " c.channel, c.recalled"
 )
 _COPY_CHUNKS = (
@@ -249,7 +259,7 @@ class PostgresGeneration:
 
     def get_chunks(self, rows: Iterable[int]) -> dict[int, ChunkRow]:
         query = f"SELECT {CHUNK_COLUMNS} FROM kept.chunks c WHERE c.space = %(space)s AND c.row = ANY(%(rows)s)"
-        return {values[0]: ChunkRow(*values) for values in self.run(query, rows=list(rows))}
+        return {chunk.row: chunk for chunk in (ChunkRow(*values) for values in self.run(query, rows=list(rows)))}
 
     def chunks_around(self, chunk: ChunkRow, *, lines: int) -> list[ChunkRow]:
         """Return the chunks of a file that begin within ``lines`` lines of a chunk, in order, including the chunk."""
@@ -341,8 +351,8 @@ def _chunk_values(item: _Added, ids: dict[str, int]) -> tuple[Any, ...]:
         file.path,
         chunk.start_line,
         chunk.end_line,
-        chunk.hash,
-        chunk.embed_hash,
+        text_hash(chunk.text),
+        text_hash(chunk.embed_text),
         chunk.heading.translate(_NO_NUL),
         chunk.text.translate(_NO_NUL),
         chunk.timestamp_ms,

@@ -26,6 +26,7 @@ from kept.index.sqlite.rows import (
     IndexCounts,
     NoteTables,
     plan_chunks,
+    text_hash,
 )
 from kept.index.sqlite.vectors import VectorTable
 
@@ -42,14 +43,14 @@ _FILE_FIELDS = tuple(spec.name for spec in fields(FileRow))
 _FILE_COLUMNS = ", ".join(_FILE_FIELDS)
 _file_values = attrgetter(*_FILE_FIELDS)
 _NEW_COLUMNS = (
-    "source, path, start_line, end_line, hash, embed_hash, heading, text, session_key, channel, timestamp, recalled,"
-    " content_key"
+    "source, path, content_key, hash, embed_hash, start_line, end_line, heading, text, session_key, channel, timestamp,"
+    " recalled"
 )
 _new_values = attrgetter(
-    "start_line", "end_line", "hash", "embed_hash", "heading", "text", "session_key", "channel", "timestamp_ms"
+    "start_line", "end_line", "heading", "text", "session_key", "channel", "timestamp_ms", "is_recalled"
 )
 _CHUNK_COLUMNS = (
-    "row, source, path, start_line, end_line, hash, heading, text, timestamp, session_key, channel, recalled"
+    "path, start_line, end_line, row, source, hash, heading, text, timestamp, session_key, channel, recalled"
 )
 
 
@@ -147,10 +148,11 @@ class Generation:
         query = f"SELECT content_key, row FROM {self.prefix}chunks WHERE source = ? AND path = ? AND start_line > ?"
         old: dict[bytes, int] = dict(self.db.execute(query, (source, path, write.after_line)))
         removed, added = plan_chunks(old, write)
-        self._delete_rows(removed)
+        if removed:
+            self._delete_rows(removed)
         # Row by row rather than `executemany`: the full-text index needs the number that each row got.
         for key, chunk in added:
-            values = (source, path, *_new_values(chunk), int(chunk.is_recalled), key)
+            values = (source, path, key, text_hash(chunk.text), text_hash(chunk.embed_text), *_new_values(chunk))
             marks = ", ".join("?" * len(values))
             self.db.execute(f"INSERT INTO {self.prefix}chunks ({_NEW_COLUMNS}) VALUES ({marks})", values)
             self.db.execute(
@@ -190,7 +192,8 @@ class Generation:
 
     def get_chunks(self, rows: Iterable[int]) -> dict[int, ChunkRow]:
         query = f"SELECT {_CHUNK_COLUMNS} FROM {self.prefix}chunks WHERE {IN_ROWS}"
-        return {values[0]: ChunkRow(*values) for values in self.db.execute(query, (pack_rows(rows),))}
+        chunks = (ChunkRow(*values) for values in self.db.execute(query, (pack_rows(rows),)))
+        return {chunk.row: chunk for chunk in chunks}
 
     def chunks_around(self, chunk: ChunkRow, *, lines: int) -> list[ChunkRow]:
         """Return the chunks of a file that begin within ``lines`` lines of a chunk, in order, including the chunk."""

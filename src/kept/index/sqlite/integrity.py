@@ -7,7 +7,6 @@ are live and nothing else, and its embedding cache has only their embeddings.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 import apsw
@@ -17,7 +16,7 @@ from kept.base.sqlite import checksum_vfs, rewrite_database, translate, translat
 from kept.errors import StoreDamaged
 from kept.index.sqlite.generation import Generation
 from kept.index.sqlite.index import Index
-from kept.index.sqlite.rows import NOTE_TABLES
+from kept.index.sqlite.rows import NOTE_TABLES, text_hash
 
 # Up to this size (a quarter of a second), every sync that a user asks for checks the pages.
 QUICK_CHECK_BYTES = 64_000_000
@@ -105,7 +104,7 @@ def _check_pages(db: apsw.Connection, pragma: str) -> list[str]:
 
 def _check_texts(db: apsw.Connection) -> list[str]:
     rows = db.execute("SELECT text, hash FROM chunks")
-    wrong = sum(hashlib.sha256(str(text).encode("utf-8", "replace")).digest() != digest for text, digest in rows)
+    wrong = sum(text_hash(str(text)) != digest for text, digest in rows)
     return [f"{wrong} chunks do not match their hash"] if wrong else []
 
 

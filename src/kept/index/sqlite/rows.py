@@ -13,7 +13,7 @@ from typing import Any
 import apsw
 
 from kept.base.listings import FoundLink
-from kept.base.records import Filter, Source, cite
+from kept.base.records import CitedLines, Filter, Source
 from kept.base.values import frozen
 from kept.base.words.segment import name_key
 from kept.index.sqlite.filter_sql import hidden_notes_sql
@@ -188,6 +188,11 @@ class FileRow:
     """Checkpoint in a transcript, as JSON."""
 
 
+def text_hash(text: str) -> bytes:
+    """Return the hash of a chunk's text, or of the text that is embedded for it."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
+
+
 @frozen
 class NewChunk:
     """A chunk to store. The full-text index gets ``words`` and ``context_words``."""
@@ -203,16 +208,6 @@ class NewChunk:
     session_key: str | None = None
     channel: str | None = None
     is_recalled: bool = False
-
-    # Two hashes: renaming a heading changes what is embedded, not what is shown.
-
-    @property
-    def hash(self) -> bytes:
-        return hashlib.sha256(self.text.encode("utf-8", "replace")).digest()
-
-    @property
-    def embed_hash(self) -> bytes:
-        return hashlib.sha256(self.embed_text.encode("utf-8", "replace")).digest()
 
 
 @frozen
@@ -230,14 +225,11 @@ class FileWrite:
 
 
 @frozen
-class ChunkRow:
+class ChunkRow(CitedLines):
     """A stored chunk. The fields are columns of `chunks`, in the order of `_CHUNK_COLUMNS`."""
 
     row: int
     source: Source
-    path: str
-    start_line: int
-    end_line: int
     hash: bytes
     heading: str
     text: str
@@ -246,10 +238,6 @@ class ChunkRow:
     channel: str | None = None
     is_recalled: int = 0
     """1 for an answer that an agent gave from memory."""
-
-    @property
-    def citation(self) -> str:
-        return cite(self.path, self.start_line, self.end_line)
 
 
 @frozen
@@ -260,30 +248,30 @@ class IndexCounts:
     by_source: dict[str, dict[str, int]]
 
 
-def content_key(chunk: NewChunk, *, with_time: bool) -> bytes:
-    """Return a hash of all that is stored for a chunk."""
-    parts = (
-        f"{chunk.start_line}-{chunk.end_line}",
-        chunk.hash.hex(),
-        chunk.embed_hash.hex(),
-        chunk.heading,
-        chunk.session_key or "",
-        chunk.channel or "",
-        "recalled" if chunk.is_recalled else "",
-        str(chunk.timestamp_ms) if with_time else "",
-        chunk.context_words,
-        chunk.words,
-    )
-    return hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=16).digest()
-
-
 def plan_chunks(old: Mapping[bytes, int], write: FileWrite) -> tuple[list[int], list[tuple[bytes, NewChunk]]]:
     """Compare the stored chunks of a file, rows by content key, with new ones. Return the rows to remove, and the
     chunks to add by their keys. Rows that stay keep their words and vectors, so an entry added to a long log costs one
-    row. Pure."""
-    # A time that all chunks share is left out: with it, touching a file would rewrite them all.
-    shared = write.timestamp_ms is not None
-    new = {content_key(chunk, with_time=not shared): chunk for chunk in write.chunks}
+    row. Pure.
+
+    A content key is a hash of all that is stored for a chunk.
+    """
+    new: dict[bytes, NewChunk] = {}
+    for chunk in write.chunks:
+        parts = (
+            f"{chunk.start_line}-{chunk.end_line}",
+            # Two hashes: renaming a heading changes what is embedded, not what is shown.
+            text_hash(chunk.text).hex(),
+            text_hash(chunk.embed_text).hex(),
+            chunk.heading,
+            chunk.session_key or "",
+            chunk.channel or "",
+            "recalled" if chunk.is_recalled else "",
+            # A time that all chunks share is left out: with it, touching a file would rewrite them all.
+            str(chunk.timestamp_ms) if write.timestamp_ms is None else "",
+            chunk.context_words,
+            chunk.words,
+        )
+        new[hashlib.blake2b("\n".join(parts).encode("utf-8", "replace"), digest_size=16).digest()] = chunk
     # If one piece of a long line changed, all its pieces are written again, so that rows follow the text.
     lines = {chunk.start_line for key, chunk in new.items() if key not in old}
     added = [(key, chunk) for key, chunk in new.items() if chunk.start_line in lines]

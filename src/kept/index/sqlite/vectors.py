@@ -46,12 +46,6 @@ class _VectorBlock:
     packed: bytearray = field(default_factory=bytearray)
     norms: array[float] = field(default_factory=lambda: array("d"))
 
-    def append(self, codes: Sequence[tuple[int, bytes]]) -> None:
-        packed = b"".join(code for _, code in codes)
-        self.rows.extend(row for row, _ in codes)
-        self.packed.extend(packed)
-        self.norms.extend(code_norms(packed, self.dims))
-
     def drop(self, rows: set[int]) -> None:
         """Drop rows. The last one takes the place of each, so that the others need not move."""
         for at in reversed(_positions(self.rows, rows) if rows else []):
@@ -144,7 +138,10 @@ class VectorTable:
         else:
             block = _VectorBlock(dims)
             new = self.db.execute(f"SELECT row, code {query}", (dims,)).fetchall()
-        block.append(new)
+        packed = b"".join(code for _, code in new)
+        block.rows.extend(row for row, _ in new)
+        block.packed.extend(packed)
+        block.norms.extend(code_norms(packed, dims))
         self._newest = max(self._newest, max((row for row, _ in new), default=0))
         self._written.clear()
         self._block = block

@@ -81,12 +81,14 @@ class PhraseSearch:
 
     def __init__(self, words: WordIndex, phrases: Sequence[CountedPhrase], *, rows_budget: int = ROWS_BUDGET) -> None:
         self._words = words
-        self._expression = expression = either(phrases)
+        self._expression = either(phrases)
         self._rows = sum(phrase.rows for phrase in phrases)
-        rare = rarest(phrases, rows_budget)
-        self._rare_count = len(rare) if len(rare) < len(phrases) else 0
-        """Number of phrases before those that are counted in `_rare_expression`."""
-        self._rare_expression = f"({either(rare)}) AND ({expression})"
+        self._rare_expression, self._rare_count = "", 0
+        """Matches only rows with one of the rarer phrases, and their number, which are before the others in it."""
+        if self._rows > rows_budget:
+            rare = rarest(phrases, rows_budget)
+            if len(rare) < len(phrases):
+                self._rare_expression, self._rare_count = f"({either(rare)}) AND ({self._expression})", len(rare)
 
     def find_best(self, limit: int, filters: Filter) -> list[int]:
         """Return the best chunks by BM25 of text and context."""

@@ -295,7 +295,7 @@ class LeaderLoop:
         if not (self.live.watches or self.settings.on_session_start):
             self.schedule.note_sync(time.monotonic(), took_s=0.0, ok=True)
         try:
-            for warning in self.service.embedder_warnings:
+            for warning in self.service.chain.problems:
                 self.live.report_notice(warning)
             while not self.live.stopping.is_set() and self.is_leader():
                 if self._is_due():
