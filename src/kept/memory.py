@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -228,6 +228,7 @@ class Memory:
         A single line that the note or long-term memory has already is not written, unless ``again`` is set;
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
+        from kept.notes.fact_match import may_be_fact
         from kept.notes.history.note_history import AlreadyRecorded, open_recorder, python_author
         from kept.notes.note_writer import Addition, NoteWriter
 
@@ -239,7 +240,13 @@ class Memory:
         addition = Addition(text, None if to is None else os.fspath(to), replaces, again, project)
         is_bound = bool(project or self.project or self.viewer)
         addition = self.view.place(addition) if is_bound else addition
-        similar = self._find_similar(text, addition.project, is_bound) if not again and replaces is None else ()
+        similar: Sequence[str] = ()
+        if self.settings.enabled and not again and replaces is None and may_be_fact(text):
+            from kept.index.near_facts import find_notes
+
+            # Notes with lines that the text may repeat or change: few, and one is read as quickly as it is written.
+            filters = self.view.filter(addition.project) if is_bound else Filter()
+            similar = find_notes(self.config.paths, self.workspace.root, text, filters, limit=_COMPARED_PASSAGES)
         by = author or python_author(self.config)
         if only_propose or by_tool:
             from kept.notes.review_queue import propose, write_for_agent
@@ -252,18 +259,6 @@ class Memory:
             return writer.commit(addition, similar)[0]
         except AlreadyRecorded as exc:
             return exc.written()
-
-    def _find_similar(self, text: str, project: str | None, is_bound: bool) -> list[str]:
-        """Return notes that may have lines which a text repeats or seems to change. They are few, and one is read as
-        quickly as the text is written."""
-        from kept.notes.fact_match import may_be_fact
-
-        if not self.settings.enabled or not may_be_fact(text):
-            return []
-        from kept.index.near_facts import find_notes
-
-        filters = self.view.filter(project) if is_bound else Filter()
-        return find_notes(self.config.paths, self.workspace.root, text, filters, limit=_COMPARED_PASSAGES)
 
     def read(self, path: str | os.PathLike[str], *, start: int | None = None, lines: int | None = None) -> Passage:
         """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kept.cli.output import bold
-from kept.cli.root import GROUPS, cli
+from kept.cli.root import GLOBAL_OPTIONS, GROUPS, cli
 
 FIRST = ("init", "add", "search", "get", "chat", "connect", "import")
 """What most people need, for the first screen."""
@@ -29,9 +29,10 @@ def write_overview(ctx: click.Context, formatter: click.HelpFormatter) -> None:
     for title, names in GROUPS.items():
         with formatter.section(bold(title)):
             formatter.write_dl([(f"{name:<{width}}", _summary(ctx, name)) for name in names])
+    rows = [(f"{flag} {metavar or ''}".rstrip(), text) for flag, _, metavar, text in GLOBAL_OPTIONS]
     records = (param.get_help_record(ctx) for param in cli.get_params(ctx))
     with formatter.section(bold("Options, before the command or after it")):
-        formatter.write_dl([record for record in records if record is not None])
+        formatter.write_dl([*rows, *filter(None, records)])
     formatter.write_paragraph()
     formatter.write_text("'kept help COMMAND' shows the options of a command, with examples.")
 

@@ -215,7 +215,7 @@ def command_recorder(config: Config, command: str, *, why: str = "") -> HistoryR
 # options that all commands take, before the command or after it
 
 
-_GLOBAL_OPTIONS = (
+GLOBAL_OPTIONS = (
     ("--workspace", "workspace", "DIR", "Folder of the notes (default: ~/.kept/workspace)."),
     ("--home", "home", "DIR", "Folder of the index and the settings (default: ~/.kept)."),
     ("--agent", "agent", "NAME", "Agent whose memory to use (default: main)."),
@@ -229,23 +229,6 @@ _PREFIX = "global_"
 """Begins the names of these options: a command may have an argument called like a field, as `kept init WORKSPACE`."""
 _FOR_ALL = "'kept --help' lists the options that all commands have, such as --json."
 WITHOUT_JSON = ("gateway", "web", "serve", "mcp", "hook", "help", "login", "logout")
-
-
-def global_options(*, hidden: bool) -> list[click.Parameter]:
-    """Return the options for `kept` itself, or the hidden ones for a command, which `kept --help` documents."""
-    return [
-        click.Option(
-            [flag, f"{_PREFIX}{field}"],
-            metavar=metavar,
-            is_flag=metavar is None,
-            multiple=field == "settings",
-            help=text,
-            hidden=hidden,
-            expose_value=False,
-            callback=_set_global,
-        )
-        for flag, field, metavar, text in _GLOBAL_OPTIONS
-    ]
 
 
 def _set_global(ctx: click.Context, option: click.Parameter, value: Any) -> None:
@@ -264,6 +247,20 @@ def _setting_pair(text: str) -> tuple[str, Any]:
         raise UsageError(f"--set {text}: expected KEY=VALUE.", hint=hint)
     return key.strip(), value
 
+
+_PARAMETERS: list[click.Parameter] = [
+    click.Option(
+        [flag, f"{_PREFIX}{field}"],
+        metavar=metavar,
+        is_flag=metavar is None,
+        multiple=field == "settings",
+        help=text,
+        hidden=True,  # only `kept --help` shows them
+        expose_value=False,
+        callback=_set_global,
+    )
+    for flag, field, metavar, text in GLOBAL_OPTIONS
+]
 
 # the commands
 
@@ -292,7 +289,7 @@ class LazyGroup(click.Group):
             has_text = any(isinstance(param, click.Argument) for param in each.params)
             note = "Put '--' before an argument that begins with '-' and is not an option. " if has_text else ""
             each.epilog = f"{note}{_FOR_ALL}"
-            each.params += global_options(hidden=True)
+            each.params += _PARAMETERS
         return command
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -304,7 +301,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     invoke_without_command=True,
-    params=global_options(hidden=False),
+    params=[*_PARAMETERS],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(__version__, prog_name="kept", help="Show the version.")

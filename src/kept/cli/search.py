@@ -60,7 +60,7 @@ def hit_text(hit: Hit, words: Iterable[str], *, max_lines: int = LINES_SHOWN) ->
             *([dim(f"{'':<{_INDENT}}…")] if first else []),
             *(dim(line) if _has_ended(hit, line) else highlight(line, stems) for line in shown),
             *([dim(f"{'':<{_INDENT}}… {plural(more, 'more line')}")] if more else []),
-            *_dim_lines(_validity(hit), *others),
+            *_remarks(hit, *others),
             *(_further_line(passage, stems) for passage in hit.further),
         ]
     )
@@ -75,18 +75,6 @@ def _has_ended(hit: Hit, line: str) -> bool:
     return body.startswith("~~") and not held_then
 
 
-def _validity(hit: Hit) -> str:
-    """Return a remark about a fact that was replaced or that replaced another, or nothing."""
-    validity = hit.validity
-    if validity is None:
-        return ""
-    if validity.holds:
-        return f"before: {', '.join(validity.before)}" if validity.before else ""
-    if validity.until:
-        return f"until {validity.until}" + (f", then {validity.replaced_by}" if validity.replaced_by else "")
-    return f"only since {validity.since}" if validity.since else "no longer holds"
-
-
 def _further_line(passage: Hit, stems: list[str]) -> str:
     """Return one line for a further passage of the note: its lines, score, last heading and first line that matches."""
     lines, score = cite("", passage.start_line, passage.end_line).removeprefix("#"), f"{passage.score:.2f}"
@@ -96,12 +84,19 @@ def _further_line(passage: Hit, stems: list[str]) -> str:
     about = cut(": ".join([*map(_plain, hit_headings(passage)[-1:]), text]), max(10, room))
     about = dim(about) if _has_ended(passage, text) else highlight(about, stems)
     lead = f"{'':<{_INDENT}}{dim('also')} {cyan(lines)}  {dim(score)}"
-    return "\n".join([f"{lead}  {about}", *_dim_lines(_validity(passage))])
+    return "\n".join([f"{lead}  {about}", *_remarks(passage)])
 
 
-def _dim_lines(*remarks: str) -> list[str]:
-    """Return the lines of remarks about a hit, without those that are empty."""
-    return [dim(line) for text in filter(None, remarks) for line in wrap(_plain(text), indent=_INDENT)]
+def _remarks(hit: Hit, *others: str) -> list[str]:
+    """Return the lines of remarks about a hit, first whether its fact was replaced or replaced another."""
+    remark, validity = "", hit.validity
+    if validity and validity.holds:
+        remark = f"before: {', '.join(validity.before)}" if validity.before else ""
+    elif validity and validity.until:
+        remark = f"until {validity.until}" + (f", then {validity.replaced_by}" if validity.replaced_by else "")
+    elif validity:
+        remark = f"only since {validity.since}" if validity.since else "no longer holds"
+    return [dim(line) for text in filter(None, (remark, *others)) for line in wrap(_plain(text), indent=_INDENT)]
 
 
 def parts_text(hit: Hit) -> str:

@@ -13,7 +13,7 @@ from kept.base.records import Chunk, SourceFile, is_fact_list
 from kept.base.redact import REDACTION_VERSION
 from kept.base.values import frozen
 from kept.base.visibility import PROJECT_MARKER, project_of_path
-from kept.base.words.segment import SEGMENTER_VERSION, name_key, segment, segment_context, tag_key, tag_levels
+from kept.base.words.segment import SEGMENTER_VERSION, name_key, name_parts_in, segment, tag_key, tag_levels
 from kept.index.chunking.markdown import (
     CHUNKER_VERSION,
     HEADING_JOIN,
@@ -110,7 +110,7 @@ def prepare_file(file: SourceFile, note: NoteText, recipe: Recipe, *, checked_ns
                 text=chunk.text,
                 embed_text=chunk.embed_text,
                 words=segment(re.sub(_DONE_MARK, "", own_words)),
-                context_words=segment_context(context, chunk.text),
+                context_words=f"{segment(context)} {name_parts_in(chunk.text)}".strip(),
                 timestamp_ms=about.timestamp_ms if entry_ms is None else entry_ms,
             )
         )

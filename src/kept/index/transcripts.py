@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kept.base.records import Problem, SourceFile
 from kept.base.redact import redact
-from kept.base.words.segment import segment, segment_context
+from kept.base.words.segment import name_parts_in, segment
 from kept.config import Config
 from kept.errors import SessionError, WorkspaceError
 from kept.index.chunking.utterances import UtteranceChunk, chunk_utterances, find_settled
@@ -228,7 +228,7 @@ class _ChunkReader:
             text=chunk.text,
             embed_text=chunk.embed_text,
             words=segment(f"{chunk.embed_text} {title}".strip()),
-            context_words=segment_context(context, chunk.embed_text),
+            context_words=f"{segment(context)} {name_parts_in(chunk.embed_text)}".strip(),
             timestamp_ms=utterance.timestamp_ms,
             session_key=self.checkpoint.key or None,
             channel=channel,

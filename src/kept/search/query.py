@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from kept.base.records import Filter
 from kept.base.values import frozen
-from kept.base.words.segment import fold, is_code_name, is_unspaced, normalise, segment_run, split_name, split_scripts
+from kept.base.words.segment import fold, is_unspaced, normalise, segment_run, split_name, split_scripts
 from kept.base.words.stopwords import ENGLISH, is_stopword_run, stopwords_for
 from kept.config.schema import QuerySettings
 from kept.errors import EmptyQuery
@@ -170,8 +170,11 @@ def _iter_terms(text: str, *, with_stopwords: bool = False) -> Iterator[Term]:
         if len(parts) > 1 and "'" not in bare:  # "l'avion" is two words, not a name
             yield Term(" ".join(parts), "identifier")
         for part in parts:
-            if is_code_name(part):
-                yield Term(" ".join(split_name(part)), "identifier")
+            names = split_name(part)
+            first, last = (names[0], names[-1]) if names else ("", "")
+            # Of two words, only some are also written apart: `getUser` is, `GitHub` and `macOS` are not.
+            if len(names) > 2 or (len(first) > 1 and first.islower() and not last.isupper()):
+                yield Term(" ".join(names), "identifier")
             for piece in split_scripts(part):
                 if is_unspaced(piece):
                     yield from _run_terms(piece, with_stopwords=with_stopwords)

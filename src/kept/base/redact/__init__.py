@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 
 REDACTION_VERSION = 3
 """Incremented when more is redacted, so that existing indexes are rebuilt without it."""
@@ -40,13 +40,20 @@ def redact(text: str, *, limit: int | None = None) -> str:
         text = text[: limit + _MARGIN]
     else:
         limit = len(text)
+    # As a reader sees the text, and once more without line breaks, which a program may have put into a key.
+    has_unseen = "\x1b" in text or not text.isascii()
+    spans = _find_seen(text, _UNSEEN, _find_in) if has_unseen else _find_in(text)
+    if compiled(_BREAK).search(text):
+        broken = _find_seen(text, _BREAK, partial(_find_in, only_keys=True))
+        spans += [span for span in broken if "\n" in text[slice(*span)]]
     parts: list[str] = []
     done = 0
-    for start, end in find_secrets(text):
+    for start, end in sorted(spans):
         if start >= limit:
             break
-        parts += (text[done:start], REDACTED)
-        done = end
+        if start > done or not parts:  # otherwise it begins in the one before, or right after it
+            parts += (text[done:start], REDACTED)
+        done = max(done, end)
     return "".join((*parts, text[done:limit])) if parts else text[:limit]
 
 
@@ -54,21 +61,6 @@ _UNSEEN = r"\x1b\[[0-9;?]{0,20}[A-Za-z]|[\u00ad\u200b-\u200f\u2060\ufeff]|[\uff1
 """Colours of a terminal, characters without width, and letters and digits of full width."""
 _BREAK = r"\n(?<=[A-Za-z0-9_-]{12}\n)(?=[A-Za-z0-9_-]{12})"
 """End of a line within what may be one word that a terminal or a mail program broke."""
-
-
-def find_secrets(text: str) -> list[Span]:
-    """Return the spans of the secrets in a text as a reader sees it, in order and without overlaps."""
-    has_unseen = "\x1b" in text or not text.isascii()
-    spans = _find_seen(text, _UNSEEN, _find_in) if has_unseen else _find_in(text)
-    if compiled(_BREAK).search(text):
-        spans += [span for span in _find_seen(text, _BREAK, _find_keys) if "\n" in text[slice(*span)]]
-    merged: list[Span] = []
-    for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
-        else:
-            merged.append((start, end))
-    return merged
 
 
 def _find_seen(text: str, unseen: str, find: Callable[[str], list[Span]]) -> list[Span]:
@@ -86,33 +78,30 @@ def _find_seen(text: str, unseen: str, find: Callable[[str], list[Span]]) -> lis
     return [(places[start], places[end - 1] + 1) for start, end in find("".join((*parts, text[done:])))]
 
 
-def _find_keys(text: str) -> list[Span]:
+def _find_in(text: str, *, only_keys: bool = False) -> list[Span]:
+    # Import a table only if the text can match it: most queries match none, and users wait.
+    spans: list[Span] = []
     # Keys have no spaces, so only long words are searched: a fraction of the text.
     words = " ".join([word for word in text.split() if len(word) >= _MIN_KEY_CHARS])
-    if not words and "PRIVATE KEY" not in text:
-        return []
-    from kept.base.redact.formats import find_keys
+    if words or "PRIVATE KEY" in text:
+        from kept.base.redact.formats import find_keys
 
-    return [*find_keys(text, words)]
-
-
-def _find_in(text: str) -> list[Span]:
+        spans += find_keys(text, words)
+    if only_keys:
+        return spans
     lower = text.lower()
     if len(lower) != len(text):  # some letters become two characters in lower case
         lower = "".join([char.lower() if len(char.lower()) == 1 else char for char in text])
-    # Import a table only if the text can match it: most queries match none, and users wait.
-    spans = _find_keys(text)
     if any(keyword in lower for keyword in _SURROUNDINGS):
         from kept.base.redact.surroundings import find_by_surroundings
 
         spans += find_by_surroundings(text, lower)
+    others = [stem for stem in (_OTHERS_ASCII if lower.isascii() else OTHERS) if stem in lower]
     # 'key' alone is a common word: a secret only after a kind of key.
-    if any(
-        stem in lower and (stem != "key" or any(map(is_kind, lower.split(stem)[:-1]))) for stem in STEMS
-    ) or find_others(lower):
+    if others or any(stem in lower and (stem != "key" or any(map(is_kind, lower.split(stem)[:-1]))) for stem in STEMS):
         from kept.base.redact.assignments import find_named
 
-        spans += find_named(text, lower)
+        spans += find_named(text, lower, others)
     return spans
 
 
@@ -191,11 +180,6 @@ def is_kind(before: str) -> bool:
     return before.rstrip(" _-").endswith(KEY_KINDS)
 
 
-def find_others(lower: str) -> list[str]:
-    """Return the names in other languages that a text contains."""
-    return [stem for stem in (_OTHERS_ASCII if lower.isascii() else OTHERS) if stem in lower]
-
-
 IS = r"(?:is|was|now|ist|lautet|est|es|è|é|är|er|je|jest|là|adalah|это)(?![A-Za-z])|是|为|為|は|คือ"
 """Verbs between a name and its secret in a sentence."""
 
@@ -210,4 +194,4 @@ METADATA = (
 """Suffixes of a name whose value describes a secret, as in 'token_limit' or 'password_file'."""
 
 
-__all__ = ["REDACTED", "REDACTION_VERSION", "Redactor", "find_secrets", "redact"]
+__all__ = ["REDACTED", "REDACTION_VERSION", "Redactor", "redact"]

@@ -6,7 +6,7 @@ is a word, a number, a path or a variable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 
 from kept.base.redact import (
@@ -19,7 +19,6 @@ from kept.base.redact import (
     STEMS,
     Span,
     compiled,
-    find_others,
     is_kind,
 )
 from kept.base.values import frozen
@@ -221,8 +220,9 @@ class _Value:
     on_next_line: bool
 
 
-def find_named(text: str, lower: str) -> Iterator[Span]:
-    for stem in (*STEMS, *find_others(lower)):
+def find_named(text: str, lower: str, others: Iterable[str]) -> Iterator[Span]:
+    """Yield the secrets after names. ``others`` are the names in other languages that the text contains."""
+    for stem in (*STEMS, *others):
         at = lower.find(stem)
         while at >= 0:
             if name := _read_other(text, lower, stem, at) if stem in OTHERS else _read_name(text, lower, stem, at):

@@ -106,12 +106,6 @@ def name_parts_in(text: str) -> str:
     return " ".join(" ".join(parts) for name in names if (parts := split_name(name)))
 
 
-def is_code_name(word: str) -> bool:
-    """Return whether capitals join words that people also write apart: `getUserName`, not `GitHub` or `macOS`."""
-    parts = split_name(word)
-    return len(parts) > 2 or (len(parts) == 2 and parts[0].islower() and len(parts[0]) > 1 and not parts[1].isupper())
-
-
 # segmenting
 
 UNSPACED = (
@@ -164,11 +158,6 @@ def segment(text: str) -> str:
     return _unspaced_run().sub(
         lambda match: f" {' '.join(match[0][at : at + 2] for at in range(len(match[0])))} ", text
     )
-
-
-def segment_context(context: str, text: str) -> str:
-    """Return a chunk's context as the full-text index stores it, with the parts of names in the chunk's text."""
-    return f"{segment(context)} {name_parts_in(text)}".strip()
 
 
 def segment_run(run: str) -> list[str]:
