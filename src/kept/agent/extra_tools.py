@@ -84,13 +84,16 @@ class FunctionTool:
                 else:
                     result = await asyncio.to_thread(self._adapter.validate_python, values)
         except TimeoutError:  # a thread cannot be stopped
-            return ToolOutcome(f"{name} took longer than {TIMEOUT_S:g} s. It may still be carried out.", is_error=True)
+            text = f"{name} took longer than {TIMEOUT_S:g} s. It may still be carried out."
         except ValidationError as exc:
             problems = (f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in exc.errors())
-            return ToolOutcome(f"{name}: {clip('; '.join(problems), 500)}", is_error=True)
+            text = f"{name}: {clip('; '.join(problems), 500)}"
         except Exception as exc:  # noqa: BLE001 - the author's function may raise anything, and the model has to know
-            return ToolOutcome(f"{name} failed: {type(exc).__name__}: {clip(str(exc), 500)}", is_error=True)
-        return ToolOutcome(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, default=str))
+            text = f"{name} failed: {type(exc).__name__}: {clip(str(exc), 500)}"
+        else:
+            is_text = isinstance(result, str)
+            return ToolOutcome(result if is_text else json.dumps(result, ensure_ascii=False, default=str))
+        return ToolOutcome(text, is_error=True)
 
 
 class ExtraTools:

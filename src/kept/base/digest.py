@@ -1,4 +1,4 @@
-"""SHA-256 of notes, without the import of OpenSSL, which would cost `kept add` several milliseconds."""
+"""SHA-256, without the import of OpenSSL, which would cost `kept add` several milliseconds."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ _builtin = _import_builtin()
 
 
 def digest_bytes(data: bytes) -> str:
-    """Return the SHA-256 of a note in hexadecimal, as the index stores it."""
+    """Return the SHA-256 in hexadecimal."""
     digest: str = (sys.modules.get("hashlib") or _builtin).sha256(data).hexdigest()
     return digest

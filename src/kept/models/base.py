@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, Protocol
 
+from kept.base.digest import digest_bytes
 from kept.base.limits import estimate_tokens, utf8_safe, utf8_safe_tree
 from kept.base.values import frozen
 from kept.config.schema import ThinkingLevel
@@ -311,4 +311,4 @@ class Prompt:
 def get_prompt(name: str) -> Prompt:
     with open(os.path.join(_PROMPTS, f"{name}.md"), encoding="utf-8") as file:
         raw = file.read()
-    return Prompt(raw.strip(), f"{name}@{hashlib.sha256(raw.encode()).hexdigest()[:12]}")
+    return Prompt(raw.strip(), f"{name}@{digest_bytes(raw.encode())[:12]}")

@@ -30,7 +30,7 @@ from kept.agent.tools.toolbox import Toolbox
 from kept.base.grants import SCOPES, Act, Grant
 from kept.base.json_values import read_value, to_tree, type_hints
 from kept.base.listings import BrokenLinks, Listing, NoteLinks, TagList
-from kept.base.net.serving import GRANT, ROUTE, App, error_body
+from kept.base.net.serving import GRANT, ROUTE, App
 from kept.base.records import Passage, SearchResult, Written
 from kept.base.reports import Status
 from kept.base.values import frozen
@@ -41,7 +41,7 @@ from kept.errors import EntryRefused, KeptError, SessionKeyInvalid, UsageError
 from kept.forgetting.forgetter import MemoryForgetting
 from kept.forgetting.plan import ForgetPlan
 from kept.forgetting.receipt import ForgetReceipt
-from kept.gateway.channels.http import RETRY_AFTER_S, json_response, read_body
+from kept.gateway.channels.http import error_response, json_response, read_body
 from kept.memory import Memory
 from kept.memory_history import MemoryHistory
 from kept.notes.history.note_history import Author, NoteChange
@@ -307,22 +307,13 @@ OPERATIONS: dict[str, Operation] = {
     "forgetting/apply": Operation(
         "forget", ForgetReceipt, {**_TO_FORGET, "token": str, "places": str}, ("token", "places"), _forget
     ),
-    "sessions/recent": Operation(
-        "read",
-        tuple[SessionRecord, ...],
-        {"channel": str},
-        run=_recent_sessions,
-    ),
+    "sessions/recent": Operation("read", tuple[SessionRecord, ...], {"channel": str}, run=_recent_sessions),
     "sessions/get": Operation("read", SessionRecord, _REFERENCE, ("reference",), ApiCall.session),
     "sessions/iter_lines": Operation(
         "read", tuple[SentLine, ...], {**_REFERENCE, "messages": int}, ("reference",), _read_session
     ),
     "sessions/rename": Operation(
-        "write notes",
-        SessionRecord,
-        {**_REFERENCE, "title": str},
-        ("reference", "title"),
-        _rename_session,
+        "write notes", SessionRecord, {**_REFERENCE, "title": str}, ("reference", "title"), _rename_session
     ),
     "context": Operation(
         "read",
@@ -342,13 +333,7 @@ OPERATIONS: dict[str, Operation] = {
     "sessions/restore": Operation(
         "write notes", RestoredSession, _REFERENCE, ("reference",), _restore_session, of_everybody=True
     ),
-    "sessions/reset": Operation(
-        "talk to the agent",
-        SessionRecord,
-        _REFERENCE,
-        ("reference",),
-        lambda call: call.toolbox.sessions.reset(call.session().id),
-    ),
+    "sessions/reset": Operation("talk to the agent", SessionRecord, _REFERENCE, ("reference",), _reset_session),
 }
 
 
@@ -376,8 +361,7 @@ def _make_route(toolbox: Toolbox, path: str, operation: Operation) -> Route:
             run = partial(run_operation, toolbox, path, arguments, grant)
             return json_response({"result": to_tree(await anyio.to_thread.run_sync(run))})
         except KeptError as exc:
-            headers = {"Retry-After": str(RETRY_AFTER_S)} if exc.http in (429, 503) else {}
-            return json_response(error_body(exc.code, exc.message, exc.hint), exc.http, headers)
+            return error_response(exc)
 
     route = Route(API + path, answer, methods=["POST"])
     route.name = operation.act  # shown to the test that lists all routes

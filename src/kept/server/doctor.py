@@ -36,9 +36,9 @@ from kept.sessions.transcript import Damage, Transcript, open_transcripts
 from kept.storage.open import open_agent, open_home
 from kept.storage.record_store import DAMAGED_ENDING
 
-_TRANSCRIPTS_NAMED = 5
+_NAMED = 10
+"""Faults of one kind that are named. Of others, the number is."""
 _REBUILD = "rebuild the index from the notes; no embedding is lost"
-_RECORDS_NAMED = 10
 
 
 @frozen
@@ -139,7 +139,7 @@ def _integrity(memory: Memory) -> Iterator[Check]:
         yield Check("index", False, detail)
     if not problems and not lost:
         yield Check("integrity", True, f"all tables are consistent ({size:,} bytes, {describe_checks()})")
-    for problem in problems[:5]:
+    for problem in problems[:_NAMED]:
         yield Check("integrity", False, problem, _REBUILD)
     for problem in lost:
         yield Check("integrity", False, problem, "delete it; texts are embedded again")
@@ -187,12 +187,16 @@ def _sessions(memory: Memory) -> Iterator[Check]:
     """Read every line of every transcript. A damaged one cannot be repaired, but it can be restored from a backup."""
     transcripts = _transcripts(memory)
     faulty = [fault for fault in map(_fault_of, transcripts) if fault]
-    for fault in faulty[:_TRANSCRIPTS_NAMED]:
-        yield Check("sessions", False, fault)
-    if len(faulty) > _TRANSCRIPTS_NAMED:
-        yield Check("sessions", False, f"{len(faulty) - _TRANSCRIPTS_NAMED} more transcripts are damaged.")
+    for detail in _name_first(faulty, "transcripts are damaged"):
+        yield Check("sessions", False, detail)
     if not faulty:
         yield Check("sessions", True, f"{plural(len(transcripts), 'transcript')}, all readable")
+
+
+def _name_first(faults: Sequence[str], rest: str) -> list[str]:
+    """Return the first faults, and how many more there are."""
+    more = len(faults) - _NAMED
+    return [*faults[:_NAMED], *([f"{more} more {rest}."] if more > 0 else [])]
 
 
 def _fault_of(transcript: Transcript) -> str:
@@ -225,10 +229,9 @@ def _records(memory: Memory) -> Iterator[Check]:
             faults += map(str, read())
         except KeptError as exc:  # so that the others are still checked
             faults.append(exc.message.rstrip("."))
-    for fault in faults[:_RECORDS_NAMED]:
-        yield Check("records", True, f"{fault}. The other records are fine.", warning=True)
-    if len(faults) > _RECORDS_NAMED:
-        yield Check("records", True, f"{len(faults) - _RECORDS_NAMED} more records cannot be read.", warning=True)
+    faults = [f"{fault}. The other records are fine." for fault in faults]
+    for detail in _name_first(faults, "records cannot be read"):
+        yield Check("records", True, detail, warning=True)
     if not faults:
         names = [info.path for info in storage.documents.list()] + [info.name for info in storage.logs.list()]
         aside = ", ".join(sorted(name for name in names if name.endswith(DAMAGED_ENDING)))
@@ -287,7 +290,7 @@ def _receipts(memory: Memory) -> Iterator[Check]:
         count += len(problems)
         for problem in filter(None, problems):
             wrong += 1
-            if wrong <= _TRANSCRIPTS_NAMED:
+            if wrong <= _NAMED:
                 detail = f"{os.path.basename(transcript.log)}: the receipt of a compaction is not valid: {problem}."
                 yield Check("receipts", False, detail)
     if count and not wrong:

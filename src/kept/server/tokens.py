@@ -7,13 +7,13 @@ A secret has 256 random bits, so its plain SHA-256 cannot be reversed, and needs
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import hmac
 import re
 import secrets
 from dataclasses import replace
 
 from kept.base.clock import Clock, utc_now
+from kept.base.digest import digest_bytes
 from kept.base.grants import OF_A_PERSON, Grant, TokenScope
 from kept.base.net.serving import RateLimiter
 from kept.base.values import frozen
@@ -73,7 +73,7 @@ class TokenBook:
 
     def find_secret(self, sent: bytes) -> AccessToken | None:
         """Return the token with this secret. Takes equally long whichever it is: every token is compared."""
-        digest = hash_token(sent)
+        digest = digest_bytes(sent)
         matches = [token for token in self.tokens if hmac.compare_digest(token.digest, digest)]
         return matches[-1] if matches else None
 
@@ -88,10 +88,6 @@ class TokenBook:
         token = self.get(reference)
         revoked = token if token.revoked else replace(token, revoked=now)
         return TokenBook(tuple(revoked if known.id == token.id else known for known in self.tokens))
-
-
-def hash_token(token: bytes) -> str:
-    return hashlib.sha256(token).hexdigest()
 
 
 def make_token(
@@ -114,7 +110,7 @@ def make_token(
     if expires is not None and expires <= now:
         raise UsageError("The token would have expired already.", hint="Name a time that is to come, such as 30d.")
     secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
-    digest = hash_token(secret.encode())
+    digest = digest_bytes(secret.encode())
     token = AccessToken(
         id=secrets.token_hex(4),
         name=name,

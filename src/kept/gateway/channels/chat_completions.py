@@ -7,7 +7,6 @@ or that marks it as a retry as OpenAI's libraries do, gets the same reply: nothi
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kept.agent.events import GroupLine, Inbound, ReplyDelta
 from kept.base.clock import Clock, new_id
+from kept.base.digest import digest_bytes
 from kept.base.limits import utf8_safe
 from kept.base.net.serving import error_body
 from kept.base.remote_errors import MessageRefused, ModelUnknown
@@ -319,4 +319,4 @@ def _find_conversation(
 
 
 def _digest(tree: Any) -> str:
-    return hashlib.sha256(json.dumps(tree).encode()).hexdigest()[:_DIGEST_CHARS]
+    return digest_bytes(json.dumps(tree).encode())[:_DIGEST_CHARS]

@@ -259,6 +259,11 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
     return Response(body, status, {"Cache-Control": "no-store", **(headers or {})}, "application/json")
 
 
+def error_response(error: KeptError) -> Response:
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if error.http in (429, 503) else {}
+    return json_response(error_body(error.code, error.message, error.hint), error.http, headers)
+
+
 def read_name(value: Any, field: str) -> str | None:
     """Return the name that a field has, or None if it has none."""
     if value is None or value == "":
@@ -311,8 +316,7 @@ def _make_route(people: People, method: str, path: str, endpoint: Endpoint, act:
             user = _user_of(people, grant, CHAT_NAME if is_chat else NAME) if grant and grant.person else None
             return await endpoint(request, Caller(grant, user))
         except KeptError as exc:
-            headers = {"Retry-After": str(RETRY_AFTER_S)} if exc.http in (429, 503) else {}
-            return json_response(error_body(exc.code, exc.message, exc.hint), exc.http, headers)
+            return error_response(exc)
 
     route = Route(path, answer, methods=[method])
     route.name = act  # shown to the test that lists all routes

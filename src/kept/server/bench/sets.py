@@ -11,13 +11,13 @@ them: only a document's text, its speaker and its time are indexed.
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import json
 import os
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from kept.base.digest import digest_bytes
 from kept.base.durable import make_private_folder
 from kept.base.limits import estimate_tokens
 from kept.base.records import Grade, Hit
@@ -280,7 +280,7 @@ def _write_note(config: Config, document: BenchDocument) -> str:
     It is named by a hash, so that notes are not indexed in the order of the set: in one public set the answers come
     first, and the first note wins a tie.
     """
-    digest = hashlib.sha256(document.id.encode("utf-8", "replace")).hexdigest()
+    digest = digest_bytes(document.id.encode("utf-8", "replace"))
     cited = f"{MEMORY_FOLDER}/{digest[:16]}.md"
     path = os.path.join(config.workspace, cited)
     with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
