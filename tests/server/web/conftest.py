@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.support.browser_setup import find_chromium
+from tests.support.program_setup import find_chromium
 from tests.support.web_site import PageClient, visiting
 
 
@@ -22,7 +22,7 @@ def pages(tmp_path: Path, workspace: Path) -> Iterator[PageClient]:
 def browser() -> Iterator[Browser]:
     """Chromium, started once for a file of tests: while it runs, this thread has a running event loop."""
     path = find_chromium()
-    assert path, "there is no Chromium: run python -m tests.support.browser_setup"
+    assert path, "there is no Chromium: run python -m tests.support.program_setup"
     options: dict[str, Any] = {"executable_path": path, "args": ["--no-sandbox"]}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(**options)

@@ -29,6 +29,8 @@ class UnseenChanges:
     """Notes that Kept wrote since the last sync, with their hashes: they need not be looked up in all lines."""
     compared: LogPosition = START
     """Place in this machine's log up to which every note in it was compared with its text."""
+    log: str = ""
+    """This machine's log."""
     _by_path: dict[str, dict[str, NoteChange]] | None = None
     """Last change of every note by log, once there were many notes to compare."""
     _ends: dict[str, LogPosition] = field(default_factory=dict)
@@ -37,6 +39,7 @@ class UnseenChanges:
         """Compare the notes in the lines after ``start``, which Kept wrote, with their texts, but not those that the
         caller compares."""
         log, logs = self.history.own_log(), self.history.workspace.storage.logs
+        self.log = log
         end = logs.end(log)
         lines = (line for line in logs.read(log, start) if line.end.offset <= end.offset)
         changes = [change for line in lines if (change := parse_change(line.data)) is not None]
@@ -65,6 +68,7 @@ class UnseenChanges:
         if self._by_path is None and (is_first or present is not None or len(notes) + len(removed) > _FEW):
             self._by_path = {}
         log, storage = self.history.own_log(), self.history.workspace.storage
+        self.log = log
         end = storage.logs.end(log)
         by_path = self._load()
         known: dict[str, list[str | None]] = {}

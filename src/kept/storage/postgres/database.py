@@ -68,6 +68,7 @@ class Database:
         self.url, self.schema = url, schema
         self._max_connections = max_connections
         self._lock = threading.Lock()
+        self._lent = threading.local()
         self._pool: ConnectionPool[DeadlineConnection] | None = None
         self._process = 0
         self._failure: KeptError | None = None
@@ -99,13 +100,17 @@ class Database:
 
     @contextmanager
     def connection(self) -> Iterator[DeadlineConnection]:
-        """Lend a connection. Never take a second one while one is held: a pool in use would wait for itself."""
+        """Lend a connection. A thread that holds one must not take a second: a pool in use would wait for itself."""
+        if getattr(self._lent, "to_this_thread", False):
+            raise RuntimeError("This thread holds a connection already.")
         with translated_errors():
             pool = self._opened()
             connection = self._take(pool)
+            self._lent.to_this_thread = True
             try:
                 yield connection
             finally:
+                self._lent.to_this_thread = False
                 pool.putconn(connection)
 
     def sql(self, text: str) -> Any:
