@@ -48,19 +48,11 @@ def test_lists_are_taken_apart_and_only_facts_are_kept(answer, facts):
     "answer",
     [
         "This was small talk. There is nothing worth remembering.",
-        "There is nothing to save here.\n\nThe conversation was about the weather.",
-        "- None.\n- Nothing new.",
-        "[]",
-        '{"facts": []}',
-        "```json\n[]\n```",
-        "Nichts.",
-        "特になし",
-        "## Facts\n\nNo new facts were mentioned.",
-        "Sure! I have saved everything.",
-        "**Facts:**",
-        "What would you like me to remember?",
+        "There is nothing to save here.\n\nThe conversation was about the weather.", "- None.\n- Nothing new.", "[]",
+        '{"facts": []}', "```json\n[]\n```", "Nichts.", "特になし", "## Facts\n\nNo new facts were mentioned.",
+        "Sure! I have saved everything.", "**Facts:**", "What would you like me to remember?",
     ],
-)
+)  # fmt: skip
 def test_an_answer_without_facts_has_none(answer):
     assert texts(answer) == []
 

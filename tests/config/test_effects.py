@@ -124,11 +124,3 @@ def test_the_window_of_a_model_can_be_set(home, workspace):
     chosen = {"model.provider": "openai", "model.name": "gpt", "model.api_key": "k"}
     assert window(**chosen, **{"model.context_window": 9_000}) == 9_000
     assert window(**chosen) != 9_000
-
-
-def test_a_search_that_is_not_hybrid_needs_no_vectors(tmp_path):
-    write_note(tmp_path / "workspace", "MEMORY.md", "parrot\n")
-    for enabled in (True, False):
-        with open_memory(tmp_path, settings={"memory_search.query.hybrid.enabled": enabled}) as memory:
-            (hit,) = memory.search("parrot")
-            assert (hit.vector_score is not None) is enabled

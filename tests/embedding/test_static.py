@@ -7,7 +7,6 @@ import random
 import struct
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,15 +17,8 @@ from tokenizers.pre_tokenizers import Metaspace
 
 from kept.base.remote_errors import EmbedderUnavailable
 from kept.embedding import registry
-from kept.embedding.base import Calibration
 from kept.embedding.static import (
-    CEILING,
-    FEW_UNKNOWN,
-    FLOOR,
-    MANY_UNKNOWN,
     MODEL_FOLDER,
-    OTHER_LANGUAGE_SHARE,
-    SAME_LANGUAGE_SHARE,
     TABLE_FILE,
     PieceTable,
     StaticEmbedder,
@@ -135,20 +127,11 @@ WORDS = st.sampled_from(
         *"the The keeper's don't 3.14 ref-0200-3 snake_case camelCase http://x.io/?a=b&c 漢字 かな 한국어 ไทย 😀 "
         "é ▁ ▁▁ � ﬁ İ ß … — ``` {} []( </div> \\n 0x1F aaaaaaa Ωμέγα Привет עברית العربية <0x0A>".split(),
         *(
-            " lighthouse",
-            "\U0001f469\u200d\U0001f469\u200d\U0001f467",
-            "\n",
-            "\n\n",
-            "\t",
-            " ",
-            "  ",
-            "   ",
-            "\xa0",
-            "\u3000",
-            "\x00",
+            " lighthouse", "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\n", "\n\n", "\t", " ", "  ", "   ",
+            "\xa0", "\u3000", "\x00",
         ),
     ]
-)
+)  # fmt: skip
 NO_SURROGATES = st.characters(exclude_categories=["Cs"])
 TEXTS = st.lists(WORDS, max_size=20).map("".join) | st.text(NO_SURROGATES, max_size=80)
 
@@ -163,16 +146,8 @@ def test_half_of_a_surrogate_pair_does_not_stop_the_tokenizer():
 
 
 SAMPLES = [
-    "the lighthouse keeper",
-    "漢字かな交じり文",
-    "a",
-    "😀 " * 30,
-    "word " * 3000,
-    "",
-    "   ",
-    "x" * 30_000,
-    "1.5 ± ½",
-]
+    "the lighthouse keeper", "漢字かな交じり文", "a", "😀 " * 30, "word " * 3000, "", "   ", "x" * 30_000, "1.5 ± ½",
+]  # fmt: skip
 
 EMBED = """
 import hashlib, json, sys
@@ -215,25 +190,3 @@ def test_both_parts_have_the_same_length_unless_the_english_one_is_empty():
     english, thai = rows(EMBEDDER.embed(["the cat", "ซื้อ"], role="document"))
     assert math.isclose(float(english[:PART_DIMS] @ english[:PART_DIMS]), 0.5, abs_tol=1e-5)
     assert not thai[:PART_DIMS].any()
-
-
-@pytest.mark.parametrize(
-    ("unknown", "share"),
-    [
-        (0.0, SAME_LANGUAGE_SHARE),
-        (0.3, SAME_LANGUAGE_SHARE),
-        (1.0, OTHER_LANGUAGE_SHARE),
-        ((FEW_UNKNOWN + MANY_UNKNOWN) / 2, (SAME_LANGUAGE_SHARE + OTHER_LANGUAGE_SHARE) / 2),
-    ],
-)
-def test_the_shared_part_counts_more_the_fewer_words_the_notes_have(unknown, share):
-    query, document = EMBEDDER.embed(["the cat and the dog", "the dog"], role="query")
-    blended, calibration = EMBEDDER.blend_query(query, unknown=unknown)
-    vector, parts = np.frombuffer(blended, dtype="<f4"), np.frombuffer(query, dtype="<f4") * math.sqrt(2)
-    english, shared = np.linalg.norm(vector[:PART_DIMS]), np.linalg.norm(vector[PART_DIMS:])
-    assert math.isclose(shared / (english + shared), share, abs_tol=1e-4)
-    other = np.frombuffer(document, dtype="<f4")
-    products = (float(parts[part] @ other[part]) * math.sqrt(2) for part in (slice(PART_DIMS), slice(PART_DIMS, None)))
-    by_share = sum(weight * product for weight, product in zip((1 - share, share), products, strict=True))
-    expected = Calibration(FLOOR[0] + share * FLOOR[1], CEILING[0] + share * CEILING[1]).score(by_share)
-    assert math.isclose(calibration.score(float(vector @ other)), expected, abs_tol=1e-5)

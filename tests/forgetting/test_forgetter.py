@@ -21,7 +21,6 @@ from kept.storage.open import INBOX_LEASE, open_agent
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
-from tests.support.histories import assert_sound, versions_of
 from tests.support.planted_words import PLANTS, PlantedHome, start_planting
 from tests.support.session_strategies import path_of
 from tests.support.workspaces import open_memory, write_note
@@ -330,24 +329,6 @@ def test_an_index_that_another_process_writes_is_scrubbed_by_the_next_run(tmp_pa
         assert finished.is_finished
         assert home.left("hedgehog") == []
         home.sessions.close()
-
-
-def test_no_old_version_of_a_note_has_it(planted):
-    planted.memory.sync()
-    planted.memory.add("The hedgehog has 99.", to="memory/pets.md")
-    planted.note("pets.md", "\n- another line\n")
-    planted.memory.sync()
-    (planted.workspace / "memory" / "pets.md").write_text("- another line\n")
-    planted.memory.sync()
-    plan = planted.memory.forgetting.plan("hedgehog")
-    assert {place.kind for place in plan.places} == {"history"}
-    receipt = planted.memory.forgetting.apply(plan)
-    assert receipt.left == ()
-    texts = [data for _, data in versions_of(planted.workspace)]
-    assert not any(b"hedgehog" in data for data in texts)
-    assert any(b"another line" in data for data in texts)
-    assert_sound(planted.memory.history)
-    assert planted.left("hedgehog") == []
 
 
 def test_a_receipt_has_no_word_of_what_was_forgotten(planted):

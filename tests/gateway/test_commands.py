@@ -177,18 +177,6 @@ def test_a_passage_that_changed_since_is_left_alone(harness):
     assert "0815" in note.read_text()
 
 
-def test_what_was_said_in_a_conversation_is_forgotten_too(harness):
-    say(harness, "My bicycle lock opens with kestrel, you know.", "Anything else?")
-    shown, forgotten = say(harness, "/forget kestrel", "/forget yes")
-    assert "1. sessions/" in shown
-    assert "My bicycle lock opens with kestrel, you know." in shown
-    assert forgotten.startswith("Forgotten: 1 passage")
-    assert b"kestrel" not in bytes_below(harness)
-    (record,) = harness.sessions.recent()
-    texts = [message.text for message in harness.sessions.load(record.id).messages]
-    assert texts == ["", "A reply.", "Anything else?", "A reply."]
-
-
 def test_the_running_agent_no_longer_tells_the_model_what_was_forgotten(tmp_path):
     requests = []
     harness = ResponderHarness(tmp_path, ScriptedChat(lambda request: requests.append(request) or "A reply."))

@@ -47,26 +47,6 @@ def test_no_event_and_nothing_that_also_holds_is_proposed_as_changed_and_most_ch
 
 
 @pytest.mark.parametrize(
-    ("text", "subject", "verb", "measures"),
-    [
-        ("- The rent is 1,450 € per month.", {"rent"}, "be", {("money", "1450"), ("often", "30")}),
-        ("Wedding date: 5 June", {"wed", "dat"}, "be", {("date", "06-05")}),
-        ("Choir meets on Tuesdays at half past seven", {"choir"}, "meet", {("weekday", "2"), ("clock", "7:30")}),
-        ("Room 14 has 45 seats", {"room", "14"}, "have", {("seat", "45")}),
-        ("Kim is my boss", {"boss"}, "be", set()),
-        ("Ben's phone: +31 6 1234 5678", {"ben", "phon"}, "be", {("phone", "+31612345678")}),
-        ("The shelf is 80 cm wide", {"shelf"}, "be", {("length", "0.8")}),
-        ("Meetings in Bonn instead of Kiel since 3 May", {"meet"}, "", set()),
-    ],
-)
-def test_a_line_is_read_as_subject_verb_and_measures(text, subject, verb, measures):
-    fact = read_fact(text)
-    assert (fact.subject, fact.verb, fact.measures) == (subject, verb, measures)
-    assert not fact.is_event
-    assert not fact.has("not")
-
-
-@pytest.mark.parametrize(
     "text", ["Ran 5 km in 27 minutes", "2024-05-01: the pump failed", "Invoice 4711 paid, 120 EUR"]
 )
 def test_what_happened_is_an_event(text):

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kept.base.records import LIKELY_FROM, STRONG_FROM
-from kept.search.candidates import CandidatePool, Evidence, WeightedTerm
-from kept.search.query import Term
-from kept.search.scores import Signals, calibrate, estimate_confidence, read_signals, share_in_runs
+from kept.search.candidates import Evidence
+from kept.search.scores import Signals, calibrate, estimate_confidence, share_in_runs
 from tests.support.candidates import Candidate, candidate, fuse
 from tests.support.workspaces import open_memory, write_note
 
@@ -74,31 +73,6 @@ def test_a_question_in_another_language_is_answered_by_what_is_near_among_as_man
     assert estimate_confidence(in_the_notes) < LIKELY_FROM
 
 
-def test_a_hit_after_the_first_is_strong_only_if_it_is_about_as_good():
-    candidates = [found(row, reach, age=900.0) for row, reach in enumerate((0.9, 0.899, 0.8, 0.3))]
-    ranked = fuse(candidates)
-    scaled = calibrate(ranked, 0.9, signals(0.9, 3, 0.5))
-    assert [scored.relevance >= STRONG_FROM for scored in scaled] == [True, True, False, False]
-    assert [scored.relevance >= LIKELY_FROM for scored in scaled] == [True, True, True, False]
-
-
-def test_words_that_stand_only_above_a_passage_lend_no_confidence_to_another():
-    above = candidate(2, Evidence(reach=1.0), ("quarterly", "zebra"))
-    ranked = fuse([found(1, 0.2, meaning=0.3, matched=("zebra",)), above], 0.5)
-    terms = [WeightedTerm(Term(text, "word"), 1.0, 1) for text in ("quarterly", "zebra")]
-    read = read_signals(ranked, CandidatePool({}, {}, {}, terms=terms, passages=LARGE))
-    assert (read.share, read.together) == (0.2, 1)
-
-
-def test_the_lead_in_meaning_is_the_same_for_an_embedder_to_which_all_texts_are_alike():
-    def lead(*meanings):
-        ranked = fuse([found(row, 0.1, meaning) for row, meaning in enumerate(meanings)], 1.0)
-        return read_signals(ranked, CandidatePool({}, {}, {}, passages=LARGE)).meaning
-
-    assert lead(0.7, 0.2, 0.2, 0.2, 0.1) == pytest.approx(lead(0.9, 0.4, 0.4, 0.4, 0.3)) == pytest.approx(0.5)
-    assert lead(1.0, 1.0, 1.0, 1.0) == lead(1.0) == 0
-
-
 def test_runs_of_four_letters_or_two_ideographs_count_and_shorter_ones_do_not():
     assert share_in_runs("备用钥匙在哪里", "备用钥匙挂在门后") == pytest.approx(4 / 7)
     assert share_in_runs("备用 钥匙", "钥匙备用") == 1
@@ -106,13 +80,6 @@ def test_runs_of_four_letters_or_two_ideographs_count_and_shorter_ones_do_not():
     assert share_in_runs("กุญแจสำรองอยู่ที่ไหน", "กุญแจสำรองแขวนอยู่หลังประตู") > 0.5
     assert share_in_runs("กุญ สำร", "กุญแจสำรองแขวนอยู่หลังประตู") == 0
     assert share_in_runs("keys", "keys") == 0
-
-
-def test_a_name_and_its_parts_are_not_counted_twice():
-    terms = [WeightedTerm(Term(text, kind), 1.0, 1) for text, kind in (("user name", "identifier"), ("user", "word"))]
-    terms.append(WeightedTerm(Term("name", "word"), 1.0, 1))
-    ranked = fuse([found(1, 1.0, matched=("user name", "user", "name"))])
-    assert read_signals(ranked, CandidatePool({}, {}, {}, terms=terms, passages=LARGE)).together == 2
 
 
 # through the whole search

@@ -46,17 +46,6 @@ def test_what_another_says_counts_less_only_where_a_speaker_is_named():
     assert all(evidence.speaker == 0.0 for evidence in evidence_of(chunks, "Who paints?", {}).values())
 
 
-def test_programs_and_the_rest_of_a_long_message_are_told_from_people():
-    chunks = [
-        utterance(2, "a", speaker="User"),
-        utterance(3, "b", speaker="Assistant"),
-        utterance(4, "c", speaker="Ann"),
-    ]
-    chunks.append(utterance(5, "the rest of it", speaker=""))
-    evidence = evidence_of(chunks, "x", {})
-    assert [evidence[row].machine for row in (2, 3, 4, 5)] == [0.0, 1.0, 0.0, 1.0]
-
-
 figures = st.floats(0, 1)
 
 

@@ -15,7 +15,7 @@ from kept.search.candidates import CandidatePool, Evidence, QueryVector, Weighte
 from kept.search.query import Term, parse_query
 from kept.search.reordering import judge_whole_notes
 from kept.search.scores import fuse_pool
-from kept.search.weights import BESIDE_BETTER_SHARE, WHOLE_NOTE_SHARE
+from kept.search.weights import WHOLE_NOTE_SHARE
 from tests.support.candidates import Candidate, candidate, fuse
 from tests.support.workspaces import open_memory, write_note
 
@@ -91,16 +91,6 @@ def test_a_passage_comes_nearer_to_a_better_one_beside_it_and_the_order_of_notes
     assert [best[name] for name in notes[1]] == pytest.approx([best[name] for name in notes[0]])
 
 
-def test_only_passages_that_touch_lift_each_other_and_by_a_share_of_the_distance():
-    lines = [(1, 9), (11, 20), (30, 40)]
-    ranked = fuse([passage(row, (0.8, 0.2, 0.1)[row], 0, False, lines=lines[row]) for row in range(3)])
-    scores = [scored.score for scored in ranked]
-    lifted = judge_whole_notes(ranked, [], text_share=1.0)
-    expected = [scores[0], scores[1] + BESIDE_BETTER_SHARE * (scores[0] - scores[1]), scores[2]]
-    assert [scored.score for scored in lifted] == pytest.approx(expected)
-    assert [scored.relevance for scored in lifted] == [scored.relevance for scored in ranked], "grades stay"
-
-
 def test_words_in_other_passages_count_by_rarity_and_only_if_the_best_passage_lacks_them():
     best, second = passage(1, 0.5, 0, False, {"heron"}), passage(2, 0.4, 0, False, {"heron", "otter"})
     alone = passage(3, 0.5, 1, False, {"heron"})
@@ -112,13 +102,6 @@ def test_words_in_other_passages_count_by_rarity_and_only_if_the_best_passage_la
         if old.chunk == new.chunk
     }
     assert gains == pytest.approx({1: WHOLE_NOTE_SHARE / 4, 2: 0.0, 3: 0.0})
-
-
-def test_pairs_of_characters_in_other_passages_do_not_count():
-    passages = [passage(1, 0.5, 0, False, {"東京"}), passage(2, 0.4, 0, False, {"京都"})]
-    ranked = fuse(passages)
-    pairs = [WeightedTerm(Term(text, "pair"), 2.0, rows=1) for text in ("東京", "京都")]
-    assert judge(ranked, pairs) == ranked
 
 
 def write_long_notes(workspace: Path, count: int) -> None:

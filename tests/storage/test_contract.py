@@ -253,21 +253,10 @@ def test_a_log_is_found_moved_and_removed_as_a_whole(storage):
 @pytest.mark.parametrize(
     "path",
     [
-        "",
-        "/etc/passwd",
-        "../out.md",
-        "a/../../out.md",
-        "a//b.md",
-        "./a.md",
-        "a/",
-        "a\0.md",
-        "x" * 256,
-        "y/" * 1_600 + "a",
-        ".kept/storage/lock",
-        ".kept/storage",
-        "\ud83d.md",
+        "", "/etc/passwd", "../out.md", "a/../../out.md", "a//b.md", "./a.md", "a/", "a\0.md", "x" * 256,
+        "y/" * 1_600 + "a", ".kept/storage/lock", ".kept/storage", "\ud83d.md",
     ],
-)
+)  # fmt: skip
 def test_names_that_are_not_inside_the_storage_are_refused(storage, path):
     for change in (Write(path, b"x"), Remove(path), Move("a.md", path), Erase(path)):
         with pytest.raises(PathRefused):

@@ -46,15 +46,10 @@ class Client:
 
 def settings(api: BotApi) -> list[str]:
     return [
-        "gateway.http.port=0",
-        "gateway.auto_responder.debounce_ms=5",
-        "gateway.auto_responder.max_queued=1000",
-        f"gateway.telegram.base_url={api.url}",
-        f"gateway.telegram.token={TOKEN}",
-        "gateway.telegram.allow_users=7,8",
-        "memory_search.provider=none",
-        "memory_search.sources=memory",
-    ]
+        "gateway.http.port=0", "gateway.auto_responder.debounce_ms=5", "gateway.auto_responder.max_queued=1000",
+        f"gateway.telegram.base_url={api.url}", f"gateway.telegram.token={TOKEN}",
+        "gateway.telegram.allow_users=7,8", "memory_search.provider=none", "memory_search.sources=memory",
+    ]  # fmt: skip
 
 
 def test_fifty_kills_lose_no_message_and_repeat_no_reply(tmp_path: Path):

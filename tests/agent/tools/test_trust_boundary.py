@@ -124,16 +124,6 @@ def test_nothing_writes_to_an_extra_path(memory, kept, home, workspace, tmp_path
     assert not (tmp_path / "single.md").exists()
 
 
-def test_forget_and_remember_leave_extra_paths_as_they_are(memory, home, tmp_path):
-    note = write_file(tmp_path / "vault/note.md", "The heron is mine.\n")
-    opened = memory(settings={EXTRA: [str(note.parent)]})
-    assert opened.forgetting.plan("heron").places == ()
-    with pytest.raises(PathRefused):
-        opened.forgetting.plan(f"{note}#L1")
-    assert opened.add("Remember the heron.", to="memory").path == "MEMORY.md"
-    assert note.read_text() == "The heron is mine.\n"
-
-
 def test_the_person_writes_every_note_of_the_workspace(kept, workspace):
     for name in ("SOUL.md", "AGENTS.md", "USER.md"):
         assert kept("add", "Be kind.", "--to", name).code == 0

@@ -13,39 +13,16 @@ from tests.support.archives import agent_record, craft, file_record, manifest, p
 from tests.support.files import tree_of, write_file
 
 NAMES = [
-    "/etc/passwd",
-    "../escape.md",
-    "notes/main/../../escape.md",
-    "notes/main/./a.md",
-    "notes/main//a.md",
-    "notes/main/",
-    "notes/..",
-    "notes/main",
-    "notes/../main/a.md",
-    "notes/-bad name/a.md",
-    "elsewhere/main/a.md",
-    "config.yaml/a",
-    "notes/main/.git/hooks/post-commit",
-    "notes/main/.obsidian/plugins/x.js",
-    "notes/main/.env",
-    "notes/main/memory/.hidden.md",
-    "notes/main/.kept/.hidden",
-    "notes/main/.kept/index.sqlite",
-    "notes/main/.kept/storage/journal",
-    "agents/main/index.sqlite",
-    "agents/main/index.sqlite-wal",
-    "agents/main/index.sqlite.lock",
-    "agents/main/watcher-ab.jsonl",
-    "agents/main/service.env",
-    "agents/main/gateway-token.json",
-    "agents/main/.bashrc",
-    "agents/main/run.sh",
-    "agents/main/a/b/c/d/e.jsonl",
-    "service.env",
-    f"notes/main/{'x' * 256}.md",
-    "elsewhere/two\nlines.md",
+    "/etc/passwd", "../escape.md", "notes/main/../../escape.md", "notes/main/./a.md", "notes/main//a.md",
+    "notes/main/", "notes/..", "notes/main", "notes/../main/a.md", "notes/-bad name/a.md", "elsewhere/main/a.md",
+    "config.yaml/a", "notes/main/.git/hooks/post-commit", "notes/main/.obsidian/plugins/x.js", "notes/main/.env",
+    "notes/main/memory/.hidden.md", "notes/main/.kept/.hidden", "notes/main/.kept/index.sqlite",
+    "notes/main/.kept/storage/journal", "agents/main/index.sqlite", "agents/main/index.sqlite-wal",
+    "agents/main/index.sqlite.lock", "agents/main/watcher-ab.jsonl", "agents/main/service.env",
+    "agents/main/gateway-token.json", "agents/main/.bashrc", "agents/main/run.sh", "agents/main/a/b/c/d/e.jsonl",
+    "service.env", f"notes/main/{'x' * 256}.md", "elsewhere/two\nlines.md",
     f"notes/main/{'/'.join(['d' * 200] * 30)}/a.md",
-]
+]  # fmt: skip
 KINDS = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
 
 

@@ -120,19 +120,11 @@ def test_a_paragraph_above_a_rule_is_a_paragraph_and_is_embedded_whole():
 @pytest.mark.parametrize(
     "fenced",
     [
-        "```\n# not a heading\n```",
-        "~~~~\n# no\n~~~\n## no\n~~~~",
-        "    # indented code",
-        "```\n# unterminated\n\n## still\n",
-        "> # quoted",
-        "- # in a list",
-        "<!--\n# commented\n-->",
-        "<pre>\n# raw\n</pre>",
-        "\\# escaped",
-        "#hashtag",
-        "####### seven",
+        "```\n# not a heading\n```", "~~~~\n# no\n~~~\n## no\n~~~~", "    # indented code",
+        "```\n# unterminated\n\n## still\n", "> # quoted", "- # in a list", "<!--\n# commented\n-->",
+        "<pre>\n# raw\n</pre>", "\\# escaped", "#hashtag", "####### seven",
     ],
-)
+)  # fmt: skip
 def test_what_looks_like_a_heading_and_is_none_does_not_split(fenced):
     assert headings(f"# Real\n\nbefore\n\n{fenced}") == ["Real"]
 

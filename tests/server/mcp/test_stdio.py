@@ -50,23 +50,6 @@ def test_every_tool_is_listed_with_valid_schemas_and_hints(client):
     assert tools["memory_write"]["annotations"]["idempotentHint"] is False
 
 
-def test_every_tool_answers_with_text(client, notes):
-    calls = {
-        "memory_search": {"query": "which port is staging on?"},
-        "memory_get": {"path": "MEMORY.md"},
-        "memory_list": {"path": "memory", "order": "change"},
-        "memory_write": {"text": "The plotter was sold.", "to": "memory/plotter.md"},
-        "memory_status": {},
-        "sessions_search": {"query": "plotter"},
-    }
-    for tool in TOOLS:
-        result = client.call(tool.name, **calls[tool.name])
-        assert not result.get("isError"), text_of(result)
-        assert text_of(result)
-    assert (notes / "memory/plotter.md").read_text() == "The plotter was sold.\n"
-    assert "[1] memory/plotter.md#" in text_of(client.call("memory_search", query="was the plotter sold?"))
-
-
 def test_tools_that_the_settings_switch_off_are_not_offered(start, notes):
     client = start(env={"KEPT_MEMORY_SEARCH__ENABLED": "false"})
     greeting = client.greet()

@@ -81,12 +81,6 @@ def test_markup_in_a_note_or_a_query_is_text(pages, workspace):
     assert "<script>alert(1)</script>" in page.select_one(".snippet").text
 
 
-def test_without_a_query_the_latest_notes_are_shown(pages, notes):
-    page = pages.page("/")
-    assert set(texts(page, ".list .title")) == {"Memory", "2026-03-02", "Ideas"}
-    assert "3 notes, 0 conversations" in page.text
-
-
 def test_a_missing_embedder_is_reported_above_the_hits(tmp_path, notes):
     settings = {"memory_search__provider": "openai", "memory_search__fallback": "none"}
     with visiting(tmp_path, **settings) as pages:
