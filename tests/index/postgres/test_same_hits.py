@@ -48,8 +48,8 @@ QUERIES = [
     "what is the parrot called", "which port does the staging database use", "Ada Lovelace", '"spare key"',
     "where is the key", "stagging databse", "postgres backup", "k8s", "getUserName", "user name of atlas",
     "time zone", "run ran running", "Prüfung Straße", "παπαγάλος", "попугай", "ببغاء", "תוכי", "तोते",
-    "นกแก้ว สีเขียว", "鹦鹉叫什么", "オウムの名前", "앵무새 이름", "what did we decide about the release in November", "oven",
-    "invoice 4711", "port", "zzz nonsense qqq",
+    "นกแก้ว สีเขียว", "鹦鹉叫什么", "オウムの名前", "앵무새 이름", "what did we decide about the release in November",
+    "oven", "invoice 4711", "port", "zzz nonsense qqq",
 ]  # fmt: skip
 FILTERS = [
     {},
