@@ -64,7 +64,7 @@ for number in range(count):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(zlib.compress(new, 1))
 (root / ".kept/history/changes").mkdir()
-(root / ".kept/history/changes/x.jsonl").write_bytes(b"".join(lines))
+(root / ".kept/history/changes/x.jsonl").write_bytes(b"\\n".join([*lines, b""]))
 del lines, last
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 place = Place("history", "memory/7.md", "", "", "")

@@ -1,5 +1,7 @@
 """A whole note is edited, in its encoding and with its line ends."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,7 +80,7 @@ def test_a_note_is_saved_only_if_it_is_the_one_that_was_opened(tmp_path):
 def test_an_extra_path_is_not_edited(tmp_path):
     extra = write_file(tmp_path / "extra/n.md", b"a\n")
     (tmp_path / "ws").mkdir()
-    workspace = Workspace.at(str(tmp_path / "ws"), (str(tmp_path / "extra"),))
+    workspace = replace(Workspace.at(str(tmp_path / "ws")), extra_paths=(str(tmp_path / "extra"),))
     opened = workspace.read(str(extra), max_bytes=1_000)
     with pytest.raises(PathRefused, match="never written"):
         save_text(workspace, str(extra), "b\n", digest=opened.version, max_bytes=1_000)

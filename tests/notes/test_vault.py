@@ -27,8 +27,8 @@ def vault(memory, workspace):
     return lambda settings=None: memory(settings={**VAULT, **(settings or {})}, clock=FrozenClock())
 
 
-def names(root, **options) -> list[str]:
-    workspace = Workspace.at(str(root), layout="vault", **options)
+def names(root) -> list[str]:
+    workspace = Workspace.at(str(root), layout="vault")
     files = [file.path for file in scan_workspace(workspace, max_bytes=1_000_000).files]
     assert all(workspace.is_indexed(name) for name in files), "what is found may be written"
     return files

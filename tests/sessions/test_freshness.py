@@ -4,15 +4,20 @@ import datetime as dt
 
 import pytest
 
+from kept.base.limits import ms_from_time
 from kept.config.schema import ResetOverrideSettings, ResetSettings
 from kept.sessions.entries import MODEL, CompactionEntry, StateEntry
-from kept.sessions.record import policy_for, staleness
+from kept.sessions.record import SessionRecord, find_end, policy_for
 from kept.testing import FrozenClock
 from tests.support.session_strategies import NOW, open_sessions, say
 
 
 def at(hour: int, minute: int = 0, *, day: int = 14) -> dt.datetime:
     return NOW.replace(day=day, hour=hour, minute=minute, second=0)
+
+
+def stale(active: dt.datetime, reset: ResetSettings, now: dt.datetime) -> str | None:
+    return find_end(SessionRecord("a.jsonl", active_ms=ms_from_time(active)), reset, FrozenClock(now))
 
 
 @pytest.mark.parametrize(
@@ -33,14 +38,14 @@ def at(hour: int, minute: int = 0, *, day: int = 14) -> dt.datetime:
     ],
 )
 def test_a_session_is_stale_as_the_policy_says(reset, active, now, expected):
-    assert staleness(active, reset, FrozenClock(now)) == expected
+    assert stale(active, reset, now) == expected
 
 
 def test_the_hour_is_that_of_the_place_where_the_clock_is():
     """Written at 20:30 in New York, looked at from 05:00 in Berlin the same night."""
     active = dt.datetime(2026, 3, 13, 20, 30, tzinfo=dt.timezone(dt.timedelta(hours=-4)))
-    assert staleness(active, ResetSettings(mode="daily"), FrozenClock(at(5))) == "daily"
-    assert staleness(active, ResetSettings(mode="daily", daily_hour=1), FrozenClock(at(5))) is None
+    assert stale(active, ResetSettings(mode="daily"), at(5)) == "daily"
+    assert stale(active, ResetSettings(mode="daily", daily_hour=1), at(5)) is None
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_known_person_comes_back_to_the_same_session(tmp_path):
     with open_sessions(tmp_path) as store:
         assert store.find("telegram", "5054") is None
         session = store.get_or_create("telegram", "5054")
-        assert session.is_new
+        assert session.messages == 0
         assert session.key == "agent:main:telegram:default:direct:5054"
         assert store.get_or_create("telegram", "5054").id == session.id
         assert store.find("telegram", "5054") == session

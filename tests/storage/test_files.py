@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from kept.errors import LeaseLost, PathRefused, StorageConflict, WorkspaceError,
 from kept.storage.contract import OWN_FOLDER, Append, Blank, Erase, Lease, Move, Remove, Rewrite, Write, version_of
 from kept.storage.files import steps
 from kept.storage.files.file_storage import FileStorage
-from kept.storage.files.steps import DISPLACED, JOURNAL, Step, encode_journal
+from kept.storage.files.steps import DISPLACED, JOURNAL, Step
 from tests.support.files import write_file
 from tests.support.killing import run_until
 
@@ -341,12 +342,16 @@ def test_a_lease_ends_with_its_process(storage):
         assert lease.number == 2
 
 
+def journal_of(*steps: Step) -> bytes:
+    heads = [{**asdict(step), "data": len(step.data)} for step in steps]
+    body = json.dumps(heads).encode() + b"\n" + b"".join(step.data for step in steps)
+    return version_of(body).encode() + b"\n" + body
+
+
 def test_a_journal_that_somebody_else_made_reaches_nothing_outside_the_folder(tmp_path):
     root = tmp_path / "root"
     write_file(root / "a.md", "1")
-    journals = [
-        encode_journal([Step("write", name, b"pwned")]) for name in ("../evil.sh", "/evil.sh", ".kept/storage/lock")
-    ]
+    journals = [journal_of(Step("write", name, b"pwned")) for name in ("../evil.sh", "/evil.sh", ".kept/storage/lock")]
     hostile = b'[{"data": 0, "unknown": 1}]\n'
     journals.append(version_of(hostile).encode() + b"\n" + hostile)
     for journal in journals:
@@ -372,7 +377,7 @@ def test_a_link_at_a_name_of_the_journal_leaves_everything_else_readable(tmp_pat
     write_file(tmp_path / "outside.md", "theirs")
     (root / "link.md").symlink_to(tmp_path / "outside.md")
     (root / JOURNAL).parent.mkdir(parents=True)
-    (root / JOURNAL).write_bytes(encode_journal([Step("write", "link.md", b"ours"), Step("write", "b.md", b"2")]))
+    (root / JOURNAL).write_bytes(journal_of(Step("write", "link.md", b"ours"), Step("write", "b.md", b"2")))
     storage = FileStorage(str(root))
     assert [storage.documents.read(path).data for path in ("a.md", "b.md")] == [b"1", b"2"]
     assert (tmp_path / "outside.md").read_text() == "theirs"

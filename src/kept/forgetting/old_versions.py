@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +24,7 @@ from kept.notes.history.line_changes import count_common_ends
 from kept.notes.history.note_history import (
     CHANGES,
     OBJECTS,
+    VERSION_LEVEL,
     Author,
     Forgotten,
     NoteChange,
@@ -30,7 +32,6 @@ from kept.notes.history.note_history import (
     parse_change,
     read_version,
     version_path,
-    write_version,
 )
 from kept.notes.line_edit import remove_lines
 from kept.notes.workspace import decode
@@ -123,7 +124,7 @@ class HistoryScrub:
                 if old is None:
                     continue  # it may have anything
                 new = self._scrub_change(old) if {old.path, old.was} & self._places.keys() else old
-                new_lines[name].append(line if new == old else format_change(new)[:-1])
+                new_lines[name].append(line if new == old else format_change(new))
                 if old.path in self._notes and (old.path not in last or last[old.path][0].time <= old.time):
                     last[old.path] = old, new, name
         for path, (old, new, name) in last.items():
@@ -132,7 +133,7 @@ class HistoryScrub:
             # The history says that the note lost something, if it knows the note as it was before.
             if new.after is not None and (after is None or (after == new.after and old.after != new.after)):
                 fields = (new_id(), self._time, new.path, "forget", new.after, after, self._by)
-                new_lines[name].append(format_change(NoteChange(*fields, forgotten="all"))[:-1])
+                new_lines[name].append(format_change(NoteChange(*fields, forgotten="all")))
         digests = {digest for lines in new_lines.values() for line in lines for digest in _DIGEST.findall(line)}
         named = {version_path(digest.decode()) for digest in digests}
         unnamed = [info.path for info in self._storage.documents.list(OBJECTS) if info.path not in named]
@@ -187,7 +188,7 @@ class HistoryScrub:
                 scrubbed = self._scrub(read_version(self._storage, digest), path)
                 new = self._digests[digest, path] = digest_bytes(scrubbed)
                 if new != digest:
-                    self._new[new] = write_version(new, scrubbed)
+                    self._new[new] = Write(version_path(new), zlib.compress(scrubbed, VERSION_LEVEL))
             if len(self._new) >= _TOGETHER:
                 self._storage.commit([*self._new.values()])
                 self._new = {}

@@ -273,7 +273,7 @@ class Dispatcher:
             account_id=key.account_id,
             chat_type=key.chat_type,
         )
-        if record.is_new and record.predecessor:
+        if not record.messages and record.predecessor:
             self.flush_ended(record.predecessor)
         return record.id
 

@@ -57,13 +57,6 @@ class Addition:
     private: str | None = None
     """Folder in memory/private of the person or group that it is for."""
 
-    @property
-    def folder(self) -> str | None:
-        """Folder whose log and MEMORY.md are meant, or None for the shared ones."""
-        if self.private is not None:
-            return f"{PRIVATE_FOLDER}/{self.private}"
-        return f"{PROJECTS_FOLDER}/{self.project}" if self.project else None
-
 
 @frozen
 class NotePlan:
@@ -115,10 +108,14 @@ class NoteWriter:
         if not text.strip():
             raise EmptyNote("There is nothing to remember.")
         self.workspace.require()
+        # The folder whose log and MEMORY.md are meant, if not the shared ones.
+        folder = f"{PROJECTS_FOLDER}/{addition.project}" if addition.project else None
+        if addition.private is not None:
+            folder = f"{PRIVATE_FOLDER}/{addition.private}"
         if reference:
-            return plan_replacement(self, reference, addition, text.strip())
+            return plan_replacement(self, reference, text.strip(), to=addition.to, folder=folder)
         is_compared = not addition.again and may_be_fact(text)
-        return self.plan_append(text, to, folder=addition.folder, similar=similar if is_compared else None)
+        return self.plan_append(text, to, folder=folder, similar=similar if is_compared else None)
 
     def plan_append(self, text: str, to: str, *, folder: str | None, similar: Iterable[str] | None = None) -> NotePlan:
         """Append a text to the daily log ('daily'), to MEMORY.md ('memory') or to a note named by its path, set apart
@@ -131,9 +128,8 @@ class NoteWriter:
         if to == "memory" and "\n" not in text and not text.startswith(("-", "*", "#")):
             text = f"- {text}"
         raw = None
-        if self.workspace.find(path):
-            with suppress(NoteNotFound):  # it may be removed in between
-                raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
+        with suppress(NoteNotFound):
+            raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
         old = raw or b""
         codec = encoding_of(raw)[1] if raw else "utf-8"
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
@@ -183,7 +179,7 @@ def _memory_name(workspace: Workspace) -> str:
     """Return the name of long-term memory. A link of that name counts: it is refused when it is read."""
     for name in LONG_TERM:
         try:
-            if workspace.find(name):
+            if workspace.storage.documents.find(name):
                 return name
         except PathRefused:
             return name

@@ -21,7 +21,7 @@ from kept.notes.daily import get_daily_notes
 from kept.notes.facts import read_fact
 from kept.notes.history.line_changes import count_common_ends
 from kept.notes.line_edit import digest_of_lines, plan_edit, remove_lines, require_editable
-from kept.notes.note_writer import Addition, NotePlan, NoteWriter
+from kept.notes.note_writer import NotePlan, NoteWriter
 from kept.notes.validity import Statement, format_marks, read_line, read_statements, split_marker, strike_line
 from kept.notes.workspace import show_path
 
@@ -55,12 +55,14 @@ class FactReference:
         return cite(show_path(self.path), self.first_line, self.last_line)
 
 
-def plan_replacement(writer: NoteWriter, reference: FactReference, addition: Addition, text: str) -> NotePlan:
+def plan_replacement(
+    writer: NoteWriter, reference: FactReference, text: str, *, to: str | None, folder: str | None
+) -> NotePlan:
     """Return how to write a text in place of the cited fact. Raise unless the citation is that of one current fact.
 
     A date in the text (``since 2026-11-03``) is the day from which it holds; without one, it is today.
     """
-    workspace, to = writer.workspace, addition.to
+    workspace = writer.workspace
     if "\n" in text:
         raise UsageError("A fact that replaces another is one line.", hint="Write it in one line, without --replaces.")
     path = require_editable(workspace, reference.path, by_tool=writer.by_tool)
@@ -77,7 +79,7 @@ def plan_replacement(writer: NoteWriter, reference: FactReference, addition: Add
         ranges, written = _plan_above(path, lines, old, line, struck)
         data = remove_lines(note.raw, ranges, path)
         return NotePlan(written, (plan_edit(path, note.raw, data, writer.max_bytes),))
-    plan = writer.plan_append(line, to or "daily", folder=addition.folder)
+    plan = writer.plan_append(line, to or "daily", folder=folder)
     written = replace(plan.written, replaced=cite(path, *place))
     if plan.written.path == path:
         # Lines are only appended, so those of the old fact are where they were.

@@ -254,34 +254,19 @@ class Workspace:
     """For hints only."""
 
     @classmethod
-    def at(
-        cls,
-        root: str,
-        extra_paths: tuple[str, ...] = (),
-        *,
-        layout: WorkspaceLayout = "kept",
-        extensions: tuple[str, ...] = (),
-        agent_id: str = "main",
-        storage: Storage | None = None,
-    ) -> Workspace:
-        """Return the workspace of a folder. Relative extra paths are relative to it."""
+    def at(cls, root: str, *, layout: WorkspaceLayout = "kept") -> Workspace:
+        """Return the workspace of a folder, whoever's it is."""
         root = os.path.abspath(root)
-        extras = (os.path.abspath(os.path.join(root, os.path.expanduser(extra))) for extra in extra_paths)
-        endings = (".md", *extensions, *((CANVAS,) if layout == "vault" else ()))
-        return cls(root, storage or open_folder(root), tuple(dict.fromkeys(extras)), layout, endings, agent_id)
+        return cls(root, open_folder(root), (), layout, (".md", CANVAS) if layout == "vault" else (".md",))
 
     @classmethod
     def of(cls, config: Config) -> Workspace:
-        """Return the workspace that the settings describe."""
+        """Return the workspace that the settings describe. Relative extra paths are relative to it."""
         settings, layout = config.agent.memory_search, config.agent.workspace_layout
-        return cls.at(
-            config.workspace,
-            settings.extra_paths,
-            layout=layout,
-            extensions=settings.extensions,
-            agent_id=config.agent_id,
-            storage=open_workspace(config),
-        )
+        root = os.path.abspath(config.workspace)
+        extras = (os.path.abspath(os.path.join(root, os.path.expanduser(extra))) for extra in settings.extra_paths)
+        endings = (".md", *settings.extensions, *((CANVAS,) if layout == "vault" else ()))
+        return cls(root, open_workspace(config), tuple(dict.fromkeys(extras)), layout, endings, config.agent_id)
 
     def require(self) -> None:
         if not self.storage.exists():

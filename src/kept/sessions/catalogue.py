@@ -39,7 +39,7 @@ from kept.errors import (
     WorkspaceError,
 )
 from kept.sessions.record import FIELDS, RecordBuilder, SessionRecord
-from kept.sessions.transcript import Transcript, Transcripts
+from kept.sessions.transcript import Position, Transcript, Transcripts
 
 logger = logging.getLogger(__name__)
 logger.addHandler(logging.NullHandler())  # a command reports it itself; without a handler Python would print it too
@@ -108,7 +108,7 @@ class Catalogue:
         order = "WHERE key = ? ORDER BY created_ms DESC, ended_ms IS NOT NULL LIMIT 1"
         newest = next(iter(self._select(order, [key])), None)
         seen = set()
-        while newest is not None and newest.ended and newest.successor and newest.id not in seen:
+        while newest is not None and newest.ended_ms is not None and newest.successor and newest.id not in seen:
             seen.add(newest.id)
             newest = self.find(newest.successor) or newest
         return newest
@@ -165,7 +165,7 @@ class Catalogue:
             has_only_grown = info.size > row.size and transcript.has_only_grown(row.read_end, info)
         builder = RecordBuilder(row) if row is not None and has_only_grown else RecordBuilder.begin(log)
         damaged = []
-        for line in transcript.iter_known(builder.end):
+        for line in transcript.iter_known(Position(builder.row.offset, builder.row.lines)):
             if damage := builder.add(line):
                 damaged.append(f"{damage}; the rest is read")
         for reason in damaged[:_MAX_DAMAGED_NAMED]:

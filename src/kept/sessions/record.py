@@ -11,7 +11,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from types import SimpleNamespace
-from typing import Any, Literal, assert_never
+from typing import Any, assert_never
 
 from kept.base.clock import Clock, new_id
 from kept.base.limits import ms_from_time, time_from_ms
@@ -144,11 +144,6 @@ class SessionRecord:
         model = self.state.get(MODEL)
         return None if model is None else str(model)
 
-    @property
-    def is_new(self) -> bool:
-        """True before the first message."""
-        return self.messages == 0
-
 
 FIELDS = tuple(spec.name for spec in dataclasses.fields(SessionRecord))
 
@@ -169,10 +164,6 @@ class RecordBuilder:
         created_ms = ms_from_time(created) if created else 0
         record = SessionRecord(log, session_id, created_ms=created_ms)
         return cls(dataclasses.replace(record, updated_ms=created_ms, active_ms=created_ms))
-
-    @property
-    def end(self) -> Position:
-        return Position(self.row.offset, self.row.lines)
 
     def finish(self, info: LogInfo) -> SessionRecord:
         """Return the record, of a log that was like this before it was read."""
@@ -307,9 +298,6 @@ def active_branch(entries: Sequence[AnyEntry]) -> tuple[AnyEntry, ...]:
 
 # staleness
 
-Staleness = Literal["idle", "daily"]
-
-
 _CHANNEL_DEFAULTS = {"openai": ResetOverrideSettings(mode="none")}
 """Chat programs decide themselves where a conversation ends."""
 
@@ -325,9 +313,11 @@ def policy_for(reset: ResetSettings, *, channel: str, chat_type: str) -> ResetSe
     return policy
 
 
-def staleness(active: dt.datetime, policy: ResetSettings, clock: Clock) -> Staleness | None:
-    """Return why a session is stale whose last message was at ``active``, or None if it is not."""
-    now = clock.now()
+def find_end(record: SessionRecord, policy: ResetSettings, clock: Clock) -> str | None:
+    """Return why the next message cannot continue a session: it has ended, or it is stale. None if it can."""
+    if record.ended_ms is not None:
+        return record.end_reason or "ended"
+    active, now = time_from_ms(record.active_ms), clock.now()
     match policy.mode:
         case "none":
             return None

@@ -49,10 +49,10 @@ from kept.sessions.record import (
     LoadedSession,
     SessionRecord,
     active_branch,
+    find_end,
     format_lines,
     make_append,
     policy_for,
-    staleness,
 )
 from kept.sessions.session_key import (
     DEFAULT_ACCOUNT,
@@ -214,7 +214,7 @@ class SessionStore:
     def _find_newest(self, key: SessionKey) -> SessionRecord | None:
         records = self._look_up(lambda: [*filter(None, [self._catalogue.find_newest(str(key))])])
         newest = next(iter(records), None)
-        if newest is not None and newest.ended:  # its successor may have been put there by others
+        if newest is not None and newest.ended_ms is not None:  # its successor may have been put there by others
             self._catalogue.refresh()
             newest = self._catalogue.find_newest(str(key))
         return newest
@@ -231,23 +231,17 @@ class SessionStore:
         metadata: Mapping[str, Any] | None = None,
     ) -> SessionRecord:
         """Return the current session of a conversation. If it is stale, start a successor that names it."""
-        key = self.key(channel, user_id, account_id=account_id, chat_type=chat_type)
+        key = SessionKey(self.agent_id, channel, account_id, chat_type, user_id)
         newest = self._find_newest(key)
-        if newest is not None and self._find_end(newest) is None:
+        policy = policy_for(self.config.agent.session.reset, channel=channel, chat_type=chat_type)
+        if newest is not None and find_end(newest, policy, self.clock) is None:
             return newest
         with self.transcripts.storage.lease(_LEASE, wait_s=_WAIT_S):
             newest = self._find_newest(key)  # another process may have been faster
             if newest is None:
                 return self._create(SessionStart(str(key), metadata=dict(metadata or {})), new_id())
-            end_reason = self._find_end(newest)
+            end_reason = find_end(newest, policy, self.clock)
             return newest if end_reason is None else self._succeed(newest, end_reason, metadata)
-
-    def _find_end(self, record: SessionRecord) -> str | None:
-        """Return why the next message cannot continue a session: it has ended, or it is stale. None if it can."""
-        if record.ended is not None:
-            return record.end_reason or "ended"
-        policy = policy_for(self.config.agent.session.reset, channel=record.channel, chat_type=record.chat_type)
-        return staleness(record.active, policy, self.clock)
 
     def reset(
         self, session_id: str, *, reason: str = "command", metadata: Mapping[str, Any] | None = None

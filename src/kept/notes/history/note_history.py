@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from itertools import dropwhile
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 from kept.base.clock import Clock, new_id
@@ -44,7 +45,7 @@ MAX_VERSION_BYTES = 1 << 30
 VERSION_ENDING = ".z"
 _LOG_ENDING = ".jsonl"
 MACHINE_ID = "machine-id"
-_LEVEL = 1
+VERSION_LEVEL = 1
 """Compression level: levels above it take far more CPU time for a few per cent of space."""
 _OLDER_LINES = 64
 """Lines of an earlier time after which a reader stops: a clock may have been set back."""
@@ -124,7 +125,7 @@ def utc_text(when: dt.datetime) -> str:
 def format_change(change: NoteChange) -> bytes:
     """Return the line of a change. Keys are in order and without spaces: `NoteHistory` searches for their bytes."""
     tree = to_tree(replace(change, why=change.why[:_MAX_WHY_CHARS], is_undone=False))
-    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def parse_change(line: bytes) -> NoteChange | None:
@@ -173,14 +174,14 @@ class NoteHistory:
         """Return the hash of a note after its last change on each machine, the latest first; None if there was no note
         at that path any more."""
         quoted = json.dumps(path, ensure_ascii=False).encode("utf-8", "replace")
-        changes = []
+        states: list[tuple[str, str | None]] = []
         for log in self.logs():
             for line in self.workspace.storage.logs.read_back(log, having=(b'"path":' + quoted, b'"was":' + quoted)):
                 change = parse_change(line.data)
                 if change is not None and path in (change.path, change.was):
-                    changes.append(change)
+                    states.append((change.time, change.after if change.path == path else None))
                     break
-        return states_after(changes, path)
+        return [state for _, state in sorted(states, key=itemgetter(0), reverse=True)]
 
     def find_by_id(self, change_id: str) -> NoteChange | None:
         """Return the change with exactly this id. Only lines that have its bytes are parsed."""
@@ -276,12 +277,14 @@ class NoteHistory:
         self, changes: Sequence[NoteChange], contents: Iterable[bytes], log: str, expected_end: LogPosition
     ) -> list[Change]:
         """Return what to commit for changes: the versions that are missing, and their lines at the end of a log."""
+        import zlib
+
         planned: dict[str, Change] = {}
         for content in contents:
             digest = digest_bytes(content)
             if digest not in planned and not self.workspace.storage.documents.find(version_path(digest)):
-                planned[digest] = write_version(digest, content)
-        lines = [format_change(change).rstrip(b"\n") for change in changes]
+                planned[digest] = Write(version_path(digest), zlib.compress(content, VERSION_LEVEL))
+        lines = [format_change(change) for change in changes]
         return [*planned.values(), Append(log, lines, expected_end)]
 
 
@@ -320,19 +323,6 @@ def read_version(notes: Storage, digest: str) -> bytes:
     if not unpacker.eof or digest_bytes(content) != digest:
         raise HistoryDamaged(f"The version {digest[:12]} of a note is damaged.")
     return content
-
-
-def write_version(digest: str, content: bytes) -> Write:
-    """Return the change that stores a version."""
-    import zlib
-
-    return Write(version_path(digest), zlib.compress(content, _LEVEL))
-
-
-def states_after(changes: Iterable[NoteChange], path: str) -> list[str | None]:
-    """Return the hash of a note after each of its changes, the latest first; None if there is no note at that path."""
-    latest_first = sorted(changes, key=lambda change: change.time, reverse=True)
-    return [change.after if change.path == path else None for change in latest_first]
 
 
 # writing notes: one commit has the notes and the lines that tell who changed them, and why

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from kept.base.digest import digest_bytes
 from kept.errors import KeptError
-from kept.notes.history.note_history import ChangeKind, NoteChange, NoteHistory, parse_change, states_after
+from kept.notes.history.note_history import ChangeKind, NoteChange, NoteHistory, parse_change
 from kept.storage.contract import START, LogPosition, retried
 
 _FEW = 8
@@ -31,8 +32,8 @@ class UnseenChanges:
     """Place in this machine's log up to which every note in it was compared with its text."""
     log: str = ""
     """This machine's log."""
-    _by_path: dict[str, dict[str, NoteChange]] | None = None
-    """Last change of every note by log, once there were many notes to compare."""
+    _by_path: dict[str, dict[str, tuple[str, str | None]]] | None = None
+    """Time of the last change of every note by log, and its hash then, once there were many notes to compare."""
     _ends: dict[str, LogPosition] = field(default_factory=dict)
 
     def record_written(self, start: LogPosition, *, but: Set[str] = frozenset()) -> None:
@@ -71,30 +72,28 @@ class UnseenChanges:
         self.log = log
         end = storage.logs.end(log)
         by_path = self._load()
-        known: dict[str, list[str | None]] = {}
-        for path in (*notes, *removed):
-            changes = by_path.get(path, {}).values()
-            known[path] = self.history.find_states(path) if self._by_path is None else states_after(changes, path)
-        missing = [path for path in removed if None not in known[path]]
         if present is not None:
             self.compared = end
-            for path, last in by_path.items():
-                if path not in present and log in last and states_after([last[log]], path) != [None]:
-                    known[path] = states_after(last.values(), path)
-                    missing += [] if None in known[path] else [path]
+            own = ((path, last[log][1]) for path, last in by_path.items() if log in last)
+            removed = [*removed, *(path for path, state in own if state and path not in present)]
+        known: dict[str, list[str | None]] = {}
+        for path in (*notes, *removed):
+            last_first = sorted(by_path.get(path, {}).values(), key=itemgetter(0), reverse=True)
+            states = [state for _, state in last_first]
+            known[path] = self.history.find_states(path) if self._by_path is None else states
         contents: dict[str, bytes] = {}
         for path in (path for path, digest in notes.items() if digest not in known[path]):
             with suppress(KeptError):  # the sync reports it, or it is gone again
                 raw = self.history.workspace.read(path, max_bytes=self.max_bytes).raw
                 if digest_bytes(raw) not in known[path]:  # it may have been changed again, to what the history knows
                     contents[path] = raw
-        gone = [path for path in missing if known[path] and self._is_gone(path)]
-        if planned := self._plan(contents, gone, known, is_first=is_first):
+        missing = [path for path in removed if known[path] and None not in known[path] and self._is_gone(path)]
+        if planned := self._plan(contents, missing, known, is_first=is_first):
             ends = storage.commit(self.history.plan(planned, contents.values(), log, end))
             if end == self.compared:  # no other process has written meanwhile
                 self.compared = ends[log]
 
-    def _load(self) -> dict[str, dict[str, NoteChange]]:
+    def _load(self) -> dict[str, dict[str, tuple[str, str | None]]]:
         """Read the lines that were appended since the last call, if all lines are read at all."""
         if self._by_path is None:
             return {}
@@ -104,7 +103,8 @@ class UnseenChanges:
                 change = parse_change(line.data)
                 for path in (change.path, change.was) if change else ():
                     if change and path is not None:
-                        self._by_path.setdefault(path, {})[log] = change
+                        state = change.after if change.path == path else None
+                        self._by_path.setdefault(path, {})[log] = change.time, state
         return self._by_path
 
     def _is_gone(self, path: str) -> bool:

@@ -78,7 +78,10 @@ class FileStorage:
         check_changes(changes)
         with self._locked():
             if lease is not None:
-                self._require(lease)
+                # A process that was frozen may have a successor by now. A lease that was given back has no file here.
+                with opened_file(self.root, self._held.get(lease, "")) as handle:
+                    if handle is None or _read_number(handle) != lease.number:
+                        raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
             # Everything is looked at before anything is changed, so what does not fit is refused as a whole.
             steps = [self._resolve(change) for change in changes]
             if steps:
@@ -120,20 +123,29 @@ class FileStorage:
                 pass
 
     def _resolve(self, change: Change) -> Step:
-        if isinstance(change, Append | Blank | Rewrite):
-            return self.logs.resolve(change)
+        match change:
+            case Append(log, lines, expected_end):
+                offset, base = self.logs.repair_end(log, expected_end)
+                data = b"".join(line + b"\n" for line in lines)
+                return Step("append", log, data, offset=offset, end=base + offset + len(data))
+            case Rewrite(log, lines, expected_end, erase):
+                start = sum(self.logs.repair_end(log, expected_end))
+                data = b"".join(line + b"\n" for line in lines)
+                # A log that never had a line needs no header: its positions are its offsets.
+                header = REWRITTEN + b"%20d}\n" % start if start else b""
+                return Step("rewrite", log, header + data, end=start + len(data), erase=erase)
+            case Blank():
+                return self.logs.resolve_blank(change)
         path = change.path
-        data, _ = read_file(self.root, path)
-        before = ABSENT if data is None else version_of(data)
+        present, _ = read_file(self.root, path)
+        before = ABSENT if present is None else version_of(present)
         if change.expected is not None and before != change.expected:
             raise version_conflict(path, before, change.expected)
         match change:
             case Write(data=data, erase=erase, modified_ns=modified_ns):
                 return Step("write", path, data, before, erase=erase, modified_ns=modified_ns)
-            case Remove():
-                return Step("remove", path, before=before)
-            case Erase():
-                return Step("erase", path, before=before)
+            case Remove() | Erase():
+                return Step("remove" if isinstance(change, Remove) else "erase", path, before=before)
             case Move(to=to):
                 if not before:
                     raise DocumentNotFound(f"{printable_line(path)}: there is no such document.")
@@ -173,14 +185,6 @@ class FileStorage:
                 yield lease
             finally:
                 self._held.pop(lease, None)
-
-    def _require(self, lease: Lease) -> None:
-        """Raise LeaseLost unless a lease is held. A process that was frozen may have a successor by now."""
-        if path := self._held.get(lease):
-            with opened_file(self.root, path) as handle:
-                if handle is not None and _read_number(handle) == lease.number:
-                    return
-        raise LeaseLost(f"Another process holds the lease '{lease.name}'.")
 
     def _not_writable(self, exc: OSError) -> WriteFailed:
         return WriteFailed(f"{self.root}: could not be written ({exc.strerror}).")
@@ -328,25 +332,14 @@ class FileLogs:
 
     # for commits
 
-    def resolve(self, change: Append | Blank | Rewrite) -> Step:
-        match change:
-            case Append(log, lines, expected_end):
-                offset, base = self._repair_end(log, expected_end)
-                data = b"".join(line + b"\n" for line in lines)
-                return Step("append", log, data, offset=offset, end=base + offset + len(data))
-            case Blank(log, position, line):
-                old = next(self.read(log, position), None)
-                if old is None or old.start != position:
-                    raise StorageConflict(f"{printable_line(log)}: no line begins at this position.")
-                with opened_file(self._storage.root, log) as handle:
-                    base = _find_end(handle)[1]
-                return Step("blank", log, check_blank(log, old.data, line), offset=position.offset - base)
-            case Rewrite(log, lines, expected_end, erase):
-                start = sum(self._repair_end(log, expected_end))
-                data = b"".join(line + b"\n" for line in lines)
-                # A log that never had a line needs no header: its positions are its offsets.
-                header = REWRITTEN + b"%20d}\n" % start if start else b""
-                return Step("rewrite", log, header + data, end=start + len(data), erase=erase)
+    def resolve_blank(self, change: Blank) -> Step:
+        log, position = change.path, change.position
+        old = next(self.read(log, position), None)
+        if old is None or old.start != position:
+            raise StorageConflict(f"{printable_line(log)}: no line begins at this position.")
+        with opened_file(self._storage.root, log) as handle:
+            base = _find_end(handle)[1]
+        return Step("blank", log, check_blank(log, old.data, change.line), offset=position.offset - base)
 
     def count_change(self, name: str) -> Step:
         """Return the step that counts the generation of a log whose lines a commit changes."""
@@ -358,7 +351,7 @@ class FileLogs:
         digits = read_file(self._storage.root, _generation_path(name))[0] or b""
         return int(digits) if digits.isdigit() else 0
 
-    def _repair_end(self, name: str, expected: LogPosition | None) -> tuple[int, int]:
+    def repair_end(self, name: str, expected: LogPosition | None) -> tuple[int, int]:
         """Return the offset at which to append, and the base of positions. Bytes that a crash tore are put aside."""
         with opened_file(self._storage.root, name, os.O_RDWR) as handle:
             end, base = _find_end(handle)

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import asdict
 from typing import Literal
 
 from kept.base.durable import append_in, erase_in, replace_erasing_in, replacing_in, sync_folder
@@ -52,14 +52,6 @@ class Step:
     modified_ns: int = 0
 
 
-def encode_journal(steps: Sequence[Step]) -> bytes:
-    """Return a line with the hash of the rest, one with the steps, and after it the bytes of all of them."""
-    names = [spec.name for spec in fields(Step)]
-    heads = [{**{name: getattr(step, name) for name in names}, "data": len(step.data)} for step in steps]
-    body = json.dumps(heads).encode() + b"\n" + b"".join(step.data for step in steps)
-    return version_of(body).encode() + b"\n" + body
-
-
 def decode_journal(raw: bytes) -> list[Step]:
     """Return the steps of a journal, none if it is torn: then none of them was begun. Neither does one that is not
     Kept's have any: whoever shares a folder must not reach beyond it."""
@@ -96,7 +88,10 @@ class Steps:
         if len(steps) == 1 and step.kind != "blank" and (step.kind != "append" or step.data.count(b"\n") == 1):
             self._do(step)
             return
-        journal = encode_journal(steps)
+        # A line with the hash of the rest, one with the steps, and after it the bytes of all of them.
+        heads = [{**asdict(step), "data": len(step.data)} for step in steps]
+        body = json.dumps(heads).encode() + b"\n" + b"".join(step.data for step in steps)
+        journal = version_of(body).encode() + b"\n" + body
         state = os.statvfs(self.root)
         if state.f_bavail * state.f_frsize < 2 * len(journal) + _SPARE_BYTES:  # then nothing is begun
             raise WriteFailed(f"{self.root}: could not be written (No space left on device).")
