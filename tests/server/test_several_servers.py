@@ -57,7 +57,9 @@ def test_every_server_knows_what_another_was_told(team, tmp_path, database_addre
     with first.client(token) as client:
         assert client.get("/v1/messages/m1").json()["status"] == "answered"
     run(database_address, tmp_path, "token", "revoke", "ada")
-    assert [say(server, token, "Hello?").status_code for server in (first, second)] == [401, 401]
+    refused = [say(server, token, "Hello?") for server in (first, second)]
+    assert [answer.status_code for answer in refused] == [401, 401]
+    assert all("The token 'ada' was revoked on" in answer.text for answer in refused)
 
 
 def test_what_is_forgotten_over_mcp_is_gone_from_the_inbox_too(team, tmp_path, database_address):

@@ -156,6 +156,15 @@ class KnownTokens:
         """Return what the token with this id allows, or None if it is not an active one."""
         return self._active_grant(next((token for token in self._read().tokens if token.id == token_id), None))
 
+    def explain_refusal(self, sent: bytes) -> str:
+        """Return why this lets nobody in. Only who has the secret of a token is told about it."""
+        token = self._read().find_secret(sent) if len(sent) <= _MAX_SENT else None
+        if token is None:
+            return "Send the token: 'Authorization: Bearer TOKEN'."
+        if token.revoked is not None:
+            return f"The token '{token.name}' was revoked on {token.revoked:%Y-%m-%d}. Ask for another one."
+        return f"The token '{token.name}' expired on {token.expires:%Y-%m-%d}. Ask for another one."
+
     def _active_grant(self, token: AccessToken | None) -> Grant | None:
         return token.grant if token is not None and token.state(utc_now(self._clock)) == "active" else None
 

@@ -63,6 +63,10 @@ class TokenGate(Protocol):
 
     def find_by_id(self, token_id: str) -> Grant | None: ...
 
+    def explain_refusal(self, sent: bytes) -> str:
+        """Return why this lets nobody in, and what to do."""
+        ...
+
     def wait_s(self, grant: Grant) -> float:
         """Count a request. Return how long its sender has to wait, or 0 if it may go on."""
         ...
@@ -106,7 +110,7 @@ class Guard:
             return None
         grant = self.gate.find(bearer_token(headers))
         if grant is None:
-            return 401, "token_missing", "Send the token: 'Authorization: Bearer TOKEN'.", 0.0
+            return 401, "token_missing", self.gate.explain_refusal(bearer_token(headers)), 0.0
         scope[GRANT] = grant
         if wait_s := self.gate.wait_s(grant):
             return 429, "rate_limited", f"The token '{grant.name}' is used too often. Try later.", wait_s
