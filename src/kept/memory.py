@@ -229,7 +229,7 @@ class Memory:
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
         """
         from kept.notes.fact_match import may_be_fact
-        from kept.notes.history.note_history import AlreadyRecorded, open_recorder, python_author
+        from kept.notes.history.note_history import open_recorder, python_author
         from kept.notes.note_writer import Addition, NoteWriter
 
         self._require_open()
@@ -255,10 +255,7 @@ class Memory:
             return write(self._review_queue(), addition, similar=similar, by=by, why=why)
         recorder = open_recorder(self.config, self.workspace, self.clock, by, why=why, change_id=change_id)
         writer = NoteWriter(self.workspace, moment or self.clock.now(), self.settings.max_file_bytes, recorder=recorder)
-        try:
-            return writer.commit(addition, similar)[0]
-        except AlreadyRecorded as exc:
-            return exc.written()
+        return writer.commit(addition, similar)[0]
 
     def read(self, path: str | os.PathLike[str], *, start: int | None = None, lines: int | None = None) -> Passage:
         """Return lines of a note, or of a conversation as a search cites it (``sessions/….jsonl``).

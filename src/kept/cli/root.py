@@ -298,21 +298,13 @@ class LazyGroup(click.Group):
         write_overview(ctx, formatter)
 
 
-@click.group(
-    cls=LazyGroup,
-    invoke_without_command=True,
+cli = LazyGroup(
+    "kept",
+    help="Memory for AI agents: plain Markdown notes, recalled by meaning and by word.",
     params=[*_PARAMETERS],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
-@click.version_option(__version__, prog_name="kept", help="Show the version.")
-@click.pass_context
-def cli(ctx: click.Context) -> None:
-    """Memory for AI agents: plain Markdown notes, recalled by meaning and by word."""
-    if ctx.invoked_subcommand is None:  # in a script, this is a mistake
-        from kept.cli.help import first_screen
-
-        echo(first_screen(ctx), err=True)
-        ctx.exit(2)
+click.version_option(__version__, prog_name="kept", help="Show the version.")(cli)
 
 
 # running a command
@@ -340,8 +332,10 @@ def run() -> NoReturn:
         if debug:
             _show_traceback()
         fail(exc.code, exc.message, exc.hint, exc.exit_code, as_json=as_json)
-    except click.exceptions.NoArgsIsHelpError as exc:
-        echo(exc.message, err=True)
+    except click.exceptions.NoArgsIsHelpError as exc:  # in a script, this is a mistake
+        from kept.cli.help import first_screen
+
+        echo(first_screen(exc.ctx) if exc.ctx and exc.ctx.command is cli else exc.message, err=True)
         sys.exit(2)
     except click.UsageError as exc:
         message = exc.format_message().rstrip()

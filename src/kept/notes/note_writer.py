@@ -82,8 +82,8 @@ class NoteWriter:
         self, addition: Addition, similar: Iterable[str] = (), *, also: Also | None = None
     ) -> tuple[Written, tuple[NoteChange, ...]]:
         """Write a text to its note, and in the same commit what ``also`` returns. Return the history's changes too."""
-        if self.recorder is not None and self.recorder.change_id is not None:
-            self.recorder.require_new()
+        if self.recorder and self.recorder.change_id and (earlier := self.recorder.find_written()):
+            return earlier, ()
         plan = self.plan(addition, similar)
         if not plan.edits and also is None:
             return plan.written, ()

@@ -349,26 +349,6 @@ class NoteEdit:
     """Time of a note that is copied from elsewhere."""
 
 
-class AlreadyRecorded(Exception):
-    """An earlier attempt has made the change."""
-
-    def __init__(self, history: NoteHistory, change: NoteChange) -> None:
-        super().__init__(change.id)
-        self._history, self._change = history, change
-
-    def written(self) -> Written:
-        """Return the lines that the change added to its note, as they were numbered then."""
-        from kept.notes.history.line_changes import count_common_ends, split_lines
-
-        versions = (self._history.read_version(digest) or b"" for digest in (self._change.before, self._change.after))
-        before, after = map(split_lines, versions)
-        first, last = count_common_ends(before, after)
-        added = after[first : len(after) - last]
-        # Not the title of a new note, nor what sets an entry apart from the one before.
-        first += len(added) - len([*dropwhile(_sets_apart, added)])
-        return Written(self._change.path, first + 1, max(first + 1, len(after) - last))
-
-
 def _sets_apart(line: bytes) -> bool:
     return not line.strip() or line.startswith(b"# ") or line.strip() == ENTRY_RULE.encode()
 
@@ -384,10 +364,20 @@ class HistoryRecorder:
     change_id: str | None = None
     """Id of the first change, by which a second attempt is known."""
 
-    def require_new(self) -> None:
-        """Raise AlreadyRecorded if the history has the change."""
-        if self.change_id and (earlier := self.history.find_by_id(self.change_id)):
-            raise AlreadyRecorded(self.history, earlier)
+    def find_written(self) -> Written | None:
+        """Return the lines that an earlier attempt added to its note, as they were numbered then, or None."""
+        from kept.notes.history.line_changes import count_common_ends, split_lines
+
+        earlier = self.history.find_by_id(self.change_id) if self.change_id else None
+        if earlier is None:
+            return None
+        versions = (self.history.read_version(digest) or b"" for digest in (earlier.before, earlier.after))
+        before, after = map(split_lines, versions)
+        first, last = count_common_ends(before, after)
+        added = after[first : len(after) - last]
+        # Not the title of a new note, nor what sets an entry apart from the one before.
+        first += len(added) - len([*dropwhile(_sets_apart, added)])
+        return Written(earlier.path, first + 1, max(first + 1, len(after) - last))
 
     def plan(self, edits: Sequence[NoteEdit]) -> tuple[list[NoteChange], list[Change]]:
         """Return the changes that edits make, and what to commit for them."""
