@@ -1,9 +1,6 @@
 """Accepted messages, and what became of them, are on disk."""
 
 import errno
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ from kept.errors import ConfigError, LeaseLost, WriteFailed
 from kept.gateway.inbox import Inbox, message_status
 from kept.sessions.session_key import SessionKey
 from kept.storage.files.file_storage import FileStorage
+from tests.support.files import largest_file
 from tests.support.responders import open_inbox
 
 KEY = SessionKey("main", "telegram", "default", "direct", "7")
@@ -109,17 +107,6 @@ def test_a_journal_of_a_later_version_is_left_alone(journal):
     with pytest.raises(ConfigError, match="later version"):
         opened(journal)
     assert journal.read_text() == '{"type":"inbox","version":3}\n'
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """Let no write make a file larger than this, as a full disk would."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def no_space(*names: object, **folders: object) -> None:

@@ -14,11 +14,19 @@ import pytest
 from kept import Memory
 from kept.base.durable import write_atomic
 from kept.base.records import ENTRY_RULE
-from kept.errors import EmptyNote, NoteNotFound, NoteTooLarge, PathRefused, WorkspaceError, WorkspaceMissing
+from kept.errors import (
+    EmptyNote,
+    NoteNotFound,
+    NoteTooLarge,
+    PathRefused,
+    WorkspaceError,
+    WorkspaceMissing,
+    WriteFailed,
+)
 from kept.notes.workspace import Workspace, encoding_of
 from kept.testing import FrozenClock
 from tests.support.commands import run_python, start_python
-from tests.support.files import tree_of, write_file
+from tests.support.files import largest_file, tree_of, write_file
 
 EXTRA = "memory_search.extra_paths"
 LIMIT = "memory_search.max_file_bytes"
@@ -440,35 +448,17 @@ def test_an_atomic_write_that_fails_leaves_no_trace(workspace):
         write_atomic(str(workspace / "y.md" / "z.md"), b"new")
 
 
-DISK_OF_N_BYTES = """
-import json, resource, signal, sys
-from kept import KeptError, Memory
-from kept.base.durable import write_atomic
-workspace, home, size, *jobs = json.loads(sys.argv[1])
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-sys.dont_write_bytecode = True  # a module cut off by the limit would fail in the tests after this one
-resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-memory = Memory.open(workspace, home=home, settings={"memory_search.provider": "none"})
-for how, where in jobs:
-    try:
-        if how == "write":
-            write_atomic(workspace + "/" + where, b"y" * 5000)
-        else:
-            memory.add("y" * 5000, to=where)
-        print("done")
-    except KeptError as error:
-        print(error.code)
-"""
-
-
 def test_a_full_disk_leaves_every_note_as_it_was(workspace, home):
     notes = {"memory/x.md": b"one\ntwo", "MEMORY.md": b"x" * 1999}
     for path, raw in notes.items():
         write_file(workspace / path, raw)
-    jobs = [("add", "memory/x.md"), ("add", "memory"), ("add", "memory/new.md"), ("write", "MEMORY.md")]
-    arguments = json.dumps([str(workspace), str(home), 2000, *jobs])
-    ended = run_python(DISK_OF_N_BYTES, arguments, check=True)
-    assert ended.stdout.split() == ["write_failed"] * 4
+    none = {"memory_search.provider": "none"}
+    with largest_file(2000), Memory.open(workspace, home=home, settings=none) as opened:
+        for to in ("memory/x.md", "memory", "memory/new.md"):
+            with pytest.raises(WriteFailed):
+                opened.add("y" * 5000, to=to)
+        with pytest.raises(WriteFailed):
+            write_atomic(str(workspace / "MEMORY.md"), b"y" * 5000)
     left = {path: raw for path, raw in tree_of(workspace).items() if not path.startswith(".kept") and raw is not None}
     assert left == notes
 

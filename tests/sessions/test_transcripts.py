@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kept.errors import SessionNotFound, TranscriptTooNew
+from kept.errors import SessionNotFound, TranscriptTooNew, WriteFailed
 from kept.sessions.entries import (
     Entry,
     Message,
@@ -20,7 +20,8 @@ from kept.sessions.entries import (
 )
 from kept.sessions.store import SessionStore
 from kept.sessions.transcript import Position
-from tests.support.commands import run_python, start_python
+from tests.support.commands import start_python
+from tests.support.files import largest_file
 from tests.support.session_strategies import open_sessions, path_of, said, say
 
 WRITER = """
@@ -178,24 +179,10 @@ def test_two_processes_interleave_whole_lines_in_order(tmp_path):
 
 def test_an_append_that_fails_leaves_the_transcript_as_it_was(tmp_path):
     path, lines = conversation(tmp_path)
-    limit = path.stat().st_size + 50
-    script = f"""
-        import resource, signal, sys
-        from kept.errors import WriteFailed
-        from kept.sessions.entries import Message
-        from kept.sessions.store import SessionStore
-        store = SessionStore.open(home=sys.argv[1])
+    with open_sessions(tmp_path) as store:
         session = store.recent()[0]
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        sys.dont_write_bytecode = True
-        resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
-        try:
+        with largest_file(path.stat().st_size + 50), pytest.raises(WriteFailed):
             store.append(session.id, Message.of("user", "x" * 500))
-        except WriteFailed as exc:
-            print(exc.code)
-    """
-    done = run_python(script, tmp_path / "home", check=True)
-    assert done.stdout == "write_failed\n"
     assert path.read_bytes() == b"".join(lines)
 
 

@@ -1,5 +1,9 @@
 """Write files and compare folders."""
 
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -18,6 +22,19 @@ def tree_of(folder: Path) -> dict[str, bytes | None]:
         for path in sorted(folder.rglob("*"))
         if not _is_own(path.relative_to(folder))
     }
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Let no write make a file larger than this, as a full disk would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    writes_no_modules, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # one that is cut off fails later tests
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = writes_no_modules
 
 
 def _is_own(path: Path) -> bool:

@@ -115,6 +115,12 @@ def _raw_entry(home: PlantedHome, word: str) -> None:
         file.write(format_entry(UnknownEntry(escaped.encode(), "future")))
 
 
+RECEIVED = {
+    **{"type": "message", "channel": "http", "key": "agent:main:http:default:direct:ada"},
+    **{"at": "2026-03-01T10:00:00+00:00", "sender": None, "timestamp": None, "metadata": {}},
+}
+"""A message in the inbox, without its id and text."""
+
 PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {
     "paragraph": lambda home, word: home.note("plain.md", f"\nA paragraph about {word},\nover two lines.\n"),
     "list item": lambda home, word: home.note(
@@ -152,21 +158,7 @@ PLANTS: dict[str, Callable[[PlantedHome, str], None]] = {
     "deleted session": _deleted_session,
     "free pages": _once_indexed,
     "inbox": lambda home, word: _append(
-        home,
-        "inbox.jsonl",
-        json.dumps(
-            {
-                "type": "message",
-                "channel": "http",
-                "id": f"m-{mark_of(word)}",
-                "key": "agent:main:http:default:direct:ada",
-                "at": "2026-03-01T10:00:00+00:00",
-                "text": f"about {word}",
-                "sender": None,
-                "timestamp": None,
-                "metadata": {},
-            }
-        ),
+        home, "inbox.jsonl", json.dumps({**RECEIVED, "id": f"m-{mark_of(word)}", "text": f"about {word}"})
     ),
     "damaged record": lambda home, word: _append(home, "ledger.jsonl.damaged", f"{{broken {word}"),
     "torn end": lambda home, word: _append(home, "sessions/20260101T000000Z_x.jsonl.torn", f'{{"type": "mess {word}'),

@@ -29,14 +29,6 @@ def test_init_names_a_workspace_for_its_own_agent_only(kept, home, tmp_path, whe
     assert bob.workspace == str(home / "workspace-bob")
 
 
-def test_init_moves_the_workspace_of_its_own_agent_only(kept, home, tmp_path):
-    write_file(home / "config.yaml", "# mine\n")
-    assert kept("--agent", "bob", "init", tmp_path / "elsewhere", env=ALONE).code == 0
-    entry = f"agents:\n  list:\n    - id: bob\n      workspace: {tmp_path / 'elsewhere'}\n"
-    assert (home / "config.yaml").read_text() == f"# mine\n{entry}"
-    assert load_config(home=str(home), environ={}).config.workspace == str(home / "workspace")
-
-
 def test_a_missing_workspace_of_another_agent_names_its_command(kept, home):
     write_file(home / "config.yaml", "agents: {list: [{id: bob}]}\n")
     assert "'kept --agent bob init'" in kept("--agent", "bob", "search", "x", env=ALONE).err

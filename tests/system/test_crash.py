@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from kept import Memory
+from kept.errors import StoreError
 from kept.index.sqlite.integrity import find_damage
 from kept.testing import FakeEmbedder
-from tests.support.commands import run_python, start_python
+from tests.support.commands import start_python
+from tests.support.files import largest_file
 from tests.support.index_dump import dump_index
-from tests.support.workspaces import index_path, open_memory, write_note
+from tests.support.workspaces import index_path, open_memory, paths, write_note
 
 pytestmark = pytest.mark.kills
 
@@ -79,27 +81,13 @@ def test_a_disk_that_fills_up_leaves_notes_and_index_sound(tmp_path):  # the ind
         )
     before = digest(workspace)
     limit = index_path(tmp_path).stat().st_size + 150_000
-    script = f"""
-        import resource, signal, sys
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        sys.dont_write_bytecode = True
-        resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
-        from kept import Memory
-        from kept.errors import StoreError
-        from kept.testing import FakeEmbedder
-        memory = Memory.open(sys.argv[1], home=sys.argv[2], embedder=FakeEmbedder())
-        try:
+    with largest_file(limit), open_memory(tmp_path) as memory:
+        with pytest.raises(StoreError) as full:
             memory.sync()
-        except StoreError as exc:
-            print(exc.code, "|", exc.message)
         result = memory.search("green parrot", min_score=0.1)
-        print([hit.path for hit in result], result.degraded)
-    """
-    done = run_python(script, workspace, tmp_path / "home", check=True)
-    assert done.stderr == ""
-    assert done.stdout.startswith("disk_full |")
-    assert "memory/first.md" in done.stdout
-    assert "could not be brought up to date" in done.stdout
+    assert full.value.code == "disk_full"
+    assert "memory/first.md" in paths(result)
+    assert "could not be brought up to date" in str(result.degraded)
     with open_memory(tmp_path) as memory:
         assert memory.sync().indexed > 0
         assert memory.status().files == 201

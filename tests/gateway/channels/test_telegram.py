@@ -52,18 +52,6 @@ async def test_an_update_is_confirmed_when_its_message_is_on_disk(tmp_path, api)
         assert api.offsets[-1] == number + 1
 
 
-async def test_an_update_that_is_brought_again_is_answered_once(tmp_path, api):
-    async with bot(tmp_path, api, ScriptedChat(["Yes.", "And yes."])):
-        api.write("Hello", user=7)
-        update = api.pending[0]
-        await wait_until_async(lambda: len(api.sent) == 1)
-    api.redeliver(update)
-    async with bot(tmp_path, api, ScriptedChat(["And yes."])):
-        api.write("Really?", user=7)
-        await wait_until_async(lambda: len(api.sent) == 2)
-    assert texts(api) == ["Yes.", "And yes."]
-
-
 async def test_only_people_on_the_list_are_answered(tmp_path, api, caplog):
     caplog.set_level("INFO", "kept")
     async with bot(tmp_path, api) as at:

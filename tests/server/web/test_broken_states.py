@@ -1,12 +1,9 @@
 """What the pages say while the index is built, if the disk is full, and if there is very much."""
 
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from kept.server.live import LiveState
+from tests.support.files import largest_file
 from tests.support.web_site import texts, visiting
 from tests.support.workspaces import write_note
 
@@ -29,21 +26,10 @@ def test_the_progress_of_a_long_sync_is_shown(pages):
     assert page.select_one("#indexing")["data-refresh"]
 
 
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """Let every write fail, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_full_disk_is_reported_and_changes_nothing(pages, workspace):
     note = write_note(workspace, "MEMORY.md", "The gate code is 4711.\n")
     digest = pages.page("/edit/MEMORY.md").select_one("input[name=digest]")["value"]
-    with full_disk():
+    with largest_file(0):
         answer = pages.post("/edit/MEMORY.md", text="The gate code is 9922.\n", digest=digest, do="save")
     assert answer.status_code == 503
     assert "could not be written" in answer.text
