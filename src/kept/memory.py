@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -217,13 +216,12 @@ class Memory:
         proposed, and so is every text if ``review.agent_writes`` or ``only_propose`` says so: see
         `Written.is_proposed` and `review`. With ``project``, or in a memory that is bound to one, log and long-term
         memory are those of the project; ``project="none"`` writes to the shared ones. The history records ``author``
-        and ``why``. ``moment`` is when it was said, if not now. ``change_id``, 16 hexadecimal digits, becomes the id of
-        the change: a second call with the same id writes nothing, and returns what the first one wrote.
+        and ``why``. ``moment`` is when it was said, if not now. A second call with the same ``change_id``, 16
+        hexadecimal digits, writes nothing and returns the first result.
 
-        ``replaces`` is the citation of a line (``MEMORY.md#L12``) that the text takes the place of. That line is struck
-        through and dated, and stays; the new one says since when it holds and what it was. It is written above the old
-        one, or to today's log if that is in a daily note, unless ``to`` is given. CitationMismatch is raised, and
-        nothing changes, if the citation is not that of one fact that holds.
+        ``replaces`` cites a line (``MEMORY.md#L12``) that the text takes the place of. That line is struck through and
+        dated, and stays; the new one says since when it holds. It is written above the old one, or to today's log if
+        that is in a daily note, unless ``to`` is given. Raise CitationMismatch if no fact that holds is cited.
 
         A single line that the note or long-term memory has already is not written, unless ``again`` is set;
         `Written.is_new` is False then. `Written.near` has the lines that the text repeats or seems to change.
@@ -235,8 +233,6 @@ class Memory:
         self._require_open()
         if not isinstance(text, str):
             raise UsageError(f"A note is text, not {text!r:.80}.", hint="Decode bytes; format other values.")
-        if change_id is not None and not re.fullmatch("[0-9a-f]{16}", change_id):
-            raise UsageError(f"change_id is {change_id!r:.80}.", hint="Use 16 hexadecimal digits, chosen at random.")
         addition = Addition(text, None if to is None else os.fspath(to), replaces, again, project)
         is_bound = bool(project or self.project or self.viewer)
         addition = self.view.place(addition) if is_bound else addition

@@ -159,7 +159,7 @@ def test_a_sound_catalogue_of_sessions_is_kept_too(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "table", ["chunks", "files", "meta", "chunks_fts_data", "chunks_fts_docsize", "chunks_vec", "chunks_by_path_0"]
+    "table", ["chunks", "files", "meta", "chunks_fts_data", "chunks_fts_docsize", "chunks_vec", "chunks_by_path_1"]
 )
 def test_a_destroyed_page_of_one_table_costs_no_embedding(indexed, table):
     overwrite_page(indexed, pages_of(indexed, table)[-1])

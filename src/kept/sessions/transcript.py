@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any, TypeGuard
 
 from kept.base.json_values import from_tree, to_tree
+from kept.base.limits import is_utf8
 from kept.base.values import frozen
 from kept.config import Config
 from kept.config.agent_config import CLAIM
@@ -145,6 +146,8 @@ class Transcripts:
         name = citation.removeprefix(CITED_FOLDER)
         if not is_transcript(name):
             raise PathRefused(f"{citation}: not a transcript.", hint="Name one as a search cites it: sessions/….jsonl.")
+        if not is_utf8(name):
+            raise SessionNotFound(f"{citation}: there is no such transcript.")
         return Transcript(self.storage, self.prefix + name)
 
 

@@ -28,6 +28,7 @@ from kept.errors import (
     LockBusy,
     NotFound,
     StorageConflict,
+    UsageError,
     WorkspaceError,
     WriteUnfinished,
 )
@@ -368,6 +369,9 @@ class HistoryRecorder:
         """Return the lines that an earlier attempt added to its note, as they were numbered then, or None."""
         from kept.notes.history.line_changes import count_common_ends, split_lines
 
+        if self.change_id and not re.fullmatch("[0-9a-f]{16}", self.change_id):
+            hint = "Use 16 hexadecimal digits, chosen at random."
+            raise UsageError(f"change_id is {self.change_id!r:.80}.", hint=hint)
         earlier = self.history.find_by_id(self.change_id) if self.change_id else None
         if earlier is None:
             return None
