@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 
 _COMPARED_PASSAGES = 6
-"""Passages with words of a new fact whose notes are compared with it."""
+"""Passages with words of a new fact whose notes are compared with it: few, and one is read as quickly as the fact is
+written."""
 
 
 class Memory:
@@ -240,7 +241,6 @@ class Memory:
         if self.settings.enabled and not again and replaces is None and may_be_fact(text):
             from kept.index.near_facts import find_notes
 
-            # Notes with lines that the text may repeat or change: few, and one is read as quickly as it is written.
             filters = self.view.filter(addition.project) if is_bound else Filter()
             similar = find_notes(self.config.paths, self.workspace.root, text, filters, limit=_COMPARED_PASSAGES)
         by = author or python_author(self.config)

@@ -128,8 +128,9 @@ class NoteWriter:
         if to == "memory" and "\n" not in text and not text.startswith(("-", "*", "#")):
             text = f"- {text}"
         raw = None
-        with suppress(NoteNotFound):
-            raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
+        if self.workspace.find(path):
+            with suppress(NoteNotFound):  # it may be removed in between
+                raw = self.workspace.read(path, max_bytes=self.max_bytes).raw
         old = raw or b""
         codec = encoding_of(raw)[1] if raw else "utf-8"
         # A lone '\r' at the end is half a line end as soon as a '\n' follows it.
