@@ -180,7 +180,7 @@ def _memory_name(workspace: Workspace) -> str:
     """Return the name of long-term memory. A link of that name counts: it is refused when it is read."""
     for name in LONG_TERM:
         try:
-            if workspace.storage.documents.find(name):
+            if workspace.find(name):
                 return name
         except PathRefused:
             return name
