@@ -1,8 +1,6 @@
 """What is forgotten is nowhere afterwards, and everything else is as it was."""
 
 import json
-import os
-import signal
 import threading
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from kept.storage.open import INBOX_LEASE, open_agent
 from kept.testing import FakeEmbedder
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
+from tests.support.killing import die, is_killed
 from tests.support.planted_words import PLANTS, PlantedHome, start_planting
 from tests.support.session_strategies import path_of
 from tests.support.workspaces import open_memory, write_note
@@ -223,17 +222,12 @@ STEPS = (
 
 def forget_and_die(tmp_path: Path, word: str, step: str) -> None:
     """Forget a word in a child that kills itself before a step."""
-    child = os.fork()
-    if not child:
-        try:
-            memory = open_memory(tmp_path)
-            memory.forgetting.apply(
-                memory.forgetting.plan(word),
-                on_step=lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == step else None,
-            )
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+    def act() -> None:
+        forgetting = open_memory(tmp_path).forgetting
+        forgetting.apply(forgetting.plan(word), on_step=lambda name: die() if name == step else None)
+
+    assert is_killed(act)
 
 
 def test_a_forget_that_was_killed_at_any_step_is_finished_by_the_next_run(tmp_path):

@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,8 +11,10 @@ import pytest
 from kept.errors import SessionDeleted, SessionExists, SessionNotFound
 from kept.sessions.entries import Message, SessionStart
 from kept.sessions.store import SessionStore
+from kept.storage.files.steps import Steps
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import bring_in, lines, pi_header, pi_user
+from tests.support.killing import die, is_killed
 from tests.support.session_strategies import path_of
 
 SECRET_TEXT = "The heron nests behind the mill"
@@ -96,27 +96,16 @@ def test_nothing_is_restored_over_a_session_that_is_there(tmp_path, home, source
         assert os.path.exists(deleted_path)
 
 
-KILLED_AT = """
-import os, signal, sys
-from kept.sessions.store import SessionStore
-from kept.storage.files.steps import Steps
+def run_killed(home, at, action):
+    def act():
+        setattr(Steps, at, die)
+        with SessionStore.open(home=home) as sessions:
+            if action == "restore":
+                sessions.restore("walk-1")
+            else:
+                sessions.delete("walk-1", purge=action == "purge")
 
-def die(*args, **options):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-setattr(Steps, sys.argv[2], die)
-with SessionStore.open(home=sys.argv[1]) as sessions:
-    if sys.argv[3] == "restore":
-        sessions.restore("walk-1")
-    else:
-        sessions.delete("walk-1", purge=sys.argv[3] == "purge")
-"""
-
-
-def run_killed(tmp_path, home, at, action):
-    script = write_file(tmp_path / "killed.py", textwrap.dedent(KILLED_AT))
-    ended = subprocess.run([sys.executable, script, home, at, action], capture_output=True, check=False)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert is_killed(act)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +117,7 @@ def test_killed_between_two_steps_a_session_is_either_there_or_deleted(tmp_path,
     if action == "restore":
         with SessionStore.open(home=home) as store:
             store.delete("walk-1")
-    run_killed(tmp_path, home, at, action)
+    run_killed(home, at, action)
     with SessionStore.open(home=home) as store:
         assert [record.id for record in store.recent()] == ([] if is_deleted else ["walk-1"])
         assert [session.id for session in store.deleted()] == (["walk-1"] if is_deleted else [])

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +30,7 @@ from kept.storage.postgres import database as database_module
 from kept.storage.postgres import leases
 from kept.storage.postgres.database import Database, DeadlineConnection
 from kept.storage.postgres.postgres_storage import PostgresStorage
+from tests.support.killing import die, is_killed
 from tests.support.postgres import new_schema, running_postgres
 from tests.support.storage_machine import CHANGES, REFUSALS, SETTINGS, StorageMachine, make_real
 
@@ -172,22 +172,14 @@ def test_any_sequence_of_commits_and_lost_connections_loses_nothing(postgres, cu
 def test_a_process_that_is_killed_before_its_commit_changes_nothing(postgres, database):
     storage = PostgresStorage(database, "workspace:test")
     storage.commit([Write("a.md", b"1")])
-    program = (
-        "import os, signal, sys\n"
-        "from kept.storage.contract import Write, Append\n"
-        "from kept.storage.postgres.database import Database\n"
-        "from kept.storage.postgres.postgres_storage import PostgresStorage\n"
-        "database = Database(sys.argv[1], schema=sys.argv[2])\n"
-        "plain = database.sql\n"
-        "def die(text):\n"
-        "    if 'INSERT INTO kept.receipts' in text:\n"
-        "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return plain(text)\n"
-        "database.sql = die\n"
-        "PostgresStorage(database, 'workspace:test').commit([Write('a.md', b'2'), Append('s.jsonl', [b'1'])])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, postgres.url(), database.schema])
-    assert done.returncode == -signal.SIGKILL
+
+    def act():
+        own = Database(postgres.url(), schema=database.schema)
+        plain = own.sql
+        own.sql = lambda text: die() if "INSERT INTO kept.receipts" in text else plain(text)
+        PostgresStorage(own, "workspace:test").commit([Write("a.md", b"2"), Append("s.jsonl", [b"1"])])
+
+    assert is_killed(act)
     assert storage.documents.read("a.md").data == b"1"
     assert lines(storage) == []
     storage.commit([Write("a.md", b"3")])

@@ -1,7 +1,6 @@
 """Machines with the same notes: each has a home and a workspace of its own, and all share a bare repository on disk."""
 
 import os
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from kept.base.durable import is_temporary
 from kept.cli.sync import GitSync, GitSyncReport
 from kept.config import load_config
-from kept.errors import KeptError
+from tests.support.killing import dying_at, is_killed
 
 
 def git(folder: Path, *arguments: str, stdin: bytes | None = None) -> str:
@@ -83,25 +82,12 @@ def settle(machines: list[Machine]) -> None:
 
 def killed_at(machine: Machine, point: int) -> bool:
     """Synchronise in a process that is killed when it starts git, or changes a file, for the ``point``-th time."""
-    child = os.fork()
-    if child == 0:
-        calls = iter(range(point - 1))
 
-        def watched(original):
-            def call(*args, **kwargs):
-                if next(calls, None) is None:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return original(*args, **kwargs)
+    def act() -> None:
+        watched = dying_at(point)
+        for step in ("replace", "fsync", "unlink"):
+            setattr(os, step, watched(getattr(os, step)))
+        subprocess.Popen = watched(subprocess.Popen)
+        machine.sync()
 
-            return call
-
-        try:
-            for step in ("replace", "fsync", "unlink"):
-                setattr(os, step, watched(getattr(os, step)))
-            subprocess.Popen = watched(subprocess.Popen)
-            machine.sync()
-        except KeptError:
-            pass
-        finally:
-            os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    return is_killed(act)

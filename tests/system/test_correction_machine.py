@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import tarfile
 import tempfile
 from pathlib import Path
@@ -22,7 +21,7 @@ from kept import Memory
 from kept.agent.tools.toolbox import Toolbox
 from kept.cli.archive.export import export_archive
 from kept.config import load_config
-from kept.errors import CitationMismatch, KeptError, NoteConflict, NoteNotFound
+from kept.errors import CitationMismatch, NoteConflict, NoteNotFound
 from kept.gateway.app import open_sessions
 from kept.notes.history.check import check_history
 from kept.notes.history.note_history import NoteHistory
@@ -34,6 +33,7 @@ from tests.support.archives import restore
 from tests.support.files import write_file
 from tests.support.foreign_transcripts import cc_user, lines
 from tests.support.histories import versions_of
+from tests.support.killing import dying_at, is_killed
 from tests.support.planted_words import places_of
 
 NAMES = st.sampled_from(["MEMORY.md", "memory/a.md", "memory/b.md", "memory/x/c.md"])
@@ -330,25 +330,13 @@ class Correction(RuleBasedStateMachine):
         receipts = self.home / "agents" / "main" / "forget-receipts.jsonl"
         size = receipts.stat().st_size if receipts.exists() else 0
         self.memory.close()
-        child = os.fork()
-        if child == 0:
-            calls = iter(range(count - 1))
-            original = getattr(os, step)
 
-            def call(*args, **kwargs):
-                if next(calls, None) is None:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return original(*args, **kwargs)
+        def act() -> None:
+            memory = self.open()
+            setattr(os, step, dying_at(count)(getattr(os, step)))
+            action(memory)
 
-            try:
-                memory = self.open()
-                setattr(os, step, call)
-                action(memory)
-            except KeptError:
-                pass
-            finally:
-                os.kill(os.getpid(), signal.SIGKILL)
-        os.waitpid(child, 0)
+        is_killed(act)
         self.memory = self.open()
         self.is_synced = False
         return receipts.exists() and receipts.stat().st_size > size

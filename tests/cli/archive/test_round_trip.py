@@ -3,6 +3,7 @@
 import gzip
 import os
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,9 @@ from kept.cli.archive.export import export_archive
 from kept.config import load_config
 from kept.errors import ArchiveDamaged, ArchiveRefused, UsageError
 from tests.support.archives import ELSEWHERE, SECRETS, UNFINISHED, canonical, fill_home, restore
-from tests.support.commands import run_python
 from tests.support.files import tree_of, write_file
 from tests.support.histories import LONG_TEXT, versions_of
+from tests.support.killing import dying_at, is_killed
 from tests.support.planted_words import start_planting
 from tests.support.workspaces import open_memory
 
@@ -180,32 +181,21 @@ def test_a_restore_does_not_bring_back_what_was_forgotten_since(tmp_path):
 
 # crashes and writers
 
-KILLED = """
-import os, signal, sys
-from kept.cli.archive.restore import restore_archive
-from kept.config import load_config
-left, real = int(sys.argv[3]), os.replace
-def replace(*args, **options):
-    global left
-    left -= 1
-    if left < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    real(*args, **options)
-os.replace = replace
-restore_archive(sys.argv[1], load_config(home=sys.argv[2]).config)
-"""
-
 
 @pytest.mark.kills
 def test_a_restore_that_is_killed_is_continued_by_the_same_command(filled, tmp_path):
     export(filled, tmp_path / "kept.tar.gz")
-    for moment in (0, 4, 8, 12):
+
+    def restore_and_die(home, moment):
+        os.replace = dying_at(moment)(os.replace)
+        restore(tmp_path / "kept.tar.gz", home)
+
+    for moment in (1, 5, 9, 13):
         new = tmp_path / f"new-{moment}"
-        killed = run_python(KILLED, tmp_path / "kept.tar.gz", new, str(moment))
-        assert killed.returncode == -9, killed.stderr
+        assert is_killed(partial(restore_and_die, new, moment))
         original = canonical(filled)
-        partial = {path: data for path, data in tree_of(new).items() if data is not None and ".tmp" not in path}
-        assert all(original[path] == data for path, data in partial.items() if path != "config.yaml")
+        restored = {path: data for path, data in tree_of(new).items() if data is not None and ".tmp" not in path}
+        assert all(original[path] == data for path, data in restored.items() if path != "config.yaml")
         restore(tmp_path / "kept.tar.gz", new)
         # 'kept doctor --fix' erases the temporary file that the kill left.
         assert {path: data for path, data in canonical(new).items() if ".tmp" not in path} == original
