@@ -8,7 +8,6 @@ passages       parts of a note: which match, and where they are now
 places         one walk through all documents and logs, which finds the places of a text
 planner        the places of a request; like `places`, it changes nothing
 old_versions   finds and scrubs a text in the history: lines and versions
-removal        one commit in each storage; then the files derived from them
+forgetter      `Memory.forgetting`: start reading here. `Removal.steps` lists what an order removes, in turn
 receipt        searches all bytes afterwards, and says what was done, without a word of what was forgotten
-forgetter      `Memory.forgetting`: start reading here
 """

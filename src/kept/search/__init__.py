@@ -2,10 +2,10 @@
 Start at `service`, which syncs the index and searches it, and at `pipeline`, which runs a search.
 
 `query` parses the text into terms; `candidates` finds chunks by word and by meaning, and measures the evidence;
-`scores` adds the figures up with the numbers in `weights`, explains each, and makes the sums of two queries comparable,
-which gives a hit its grade. In between, `query_dates` adds for a period that the query names, and
-`reordering` lifts exact matches and long notes, and asks a model. `selection` chooses the hits and the text that is
-shown.
+`scores` adds the figures up with the numbers in `weights`, explains each, and makes the sums of two queries comparable;
+`grade_of` in `kept.base.records` says which sums are strong, likely or weak. In between, `query_dates` adds for a
+period that the query names, and `reordering` lifts exact matches and long notes, and asks a model. `selection` chooses
+the hits and the text that is shown.
 
 Times: `date_reader` reads expressions such as "last week" with the words and the calendar in `date_words`;
 `query_dates` also reads dates that limit a search. `expansion` adds other spellings of words. Order: `fact_validity`

@@ -2,5 +2,5 @@
 
 `markdown` cuts a note at its headings and paragraphs, `canvas` a canvas into
 its cards, `utterances` a conversation into its utterances.
-`properties` reads the front matter of a note, `references` its tags and links.
+`properties` reads the front matter of a note, its tags and its links.
 """
