@@ -125,9 +125,7 @@ def test_the_first_screen_has_ten_lines(kept):
     assert "kept --help" in ended.err
 
 
-def test_a_search_imports_neither_other_commands_nor_what_its_words_and_settings_do_not_need(
-    environment, workspace, tmp_path
-):
+def test_a_search_imports_no_other_command_and_nothing_that_its_words_do_not_need(environment, workspace, tmp_path):
     write_file(workspace / "MEMORY.md", "The quarterly report is late.\n")
     imported = modules_of(["search", "quarterly report"], environment, workspace, tmp_path)
     unneeded = {"kept.cli.help", "kept.cli.config", "difflib", "kept.search.expansion", "onnxruntime"}

@@ -68,9 +68,7 @@ def interrupt(home, workspace):
         ("get", "MEMORY.md#L1", "--why"),
     ],
 )
-def test_every_command_that_reads_or_copies_text_finishes_what_was_interrupted(
-    kept, note, home, workspace, tmp_path, args
-):
+def test_every_command_that_reads_or_copies_finishes_what_was_interrupted(kept, note, home, workspace, tmp_path, args):
     interrupt(home, workspace)
     event = {"transcript_path": str(write_file(tmp_path / "t.jsonl", "")), "cwd": str(tmp_path)}
     ended = kept(*args, stdin=json.dumps(event) if args[0] == "hook" else b"")

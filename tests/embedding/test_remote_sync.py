@@ -122,9 +122,7 @@ def test_a_dead_endpoint_costs_a_search_one_wait_only(workspace, server, opened,
     assert embedder.usage.calls == calls
 
 
-def test_a_text_that_is_refused_is_reported_found_by_word_and_asked_for_again_only_when_forced(
-    workspace, server, opened, fake
-):
+def test_a_text_that_is_refused_is_reported_found_by_word_and_asked_for_once(workspace, server, opened, fake):
     write(workspace, 20)
     write_file(workspace / "memory/bad.md", "# Bad\n\nPoison is in here.\n")
     server.refuses = lambda text: "Poison" in text

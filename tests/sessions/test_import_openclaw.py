@@ -87,15 +87,12 @@ def test_a_damaged_list_costs_only_the_key(home, source, sessions):
 
 
 def test_transcripts_that_were_reset_come_too_and_those_of_other_agents_do_not(home, source, sessions):
-    write_file(
-        sessions / "oc-2.jsonl.reset.2026-01-05T10-00-00.000Z", lines(pi_header("oc-2"), pi_user("b1", None, "Old"))
-    )
-    write_file(
-        sessions / "oc-3.jsonl.deleted.2026-01-05T10-00-00.000Z", lines(pi_header("oc-3"), pi_user("c1", None, "No"))
-    )
-    write_file(
-        source / "agents" / "work" / "sessions" / "oc-4.jsonl", lines(pi_header("oc-4"), pi_user("d1", None, "Work"))
-    )
+    for name, path in (
+        ("oc-2", sessions / "oc-2.jsonl.reset.2026-01-05T10-00-00.000Z"),
+        ("oc-3", sessions / "oc-3.jsonl.deleted.2026-01-05T10-00-00.000Z"),
+        ("oc-4", source / "agents" / "work" / "sessions" / "oc-4.jsonl"),
+    ):
+        write_file(path, lines(pi_header(name), pi_user("b1", None, "Old")))
     report = bring_in(home, "openclaw", source)
     assert sorted(one.id for one in report.sessions) == ["oc-1", "oc-2"]
 

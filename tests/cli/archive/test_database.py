@@ -53,9 +53,7 @@ def test_a_memory_moves_into_a_database_and_back_with_history_and_conversations(
     assert canonical(tmp_path / "back") == {name: data for name, data in canonical(filled).items() if name not in left}
 
 
-def test_what_is_in_the_database_can_be_searched_undone_and_talked_about(
-    filled, tmp_path, database_address, monkeypatch
-):
+def test_what_is_in_the_database_can_be_searched_and_undone(filled, tmp_path, database_address, monkeypatch):
     export_archive(load_config(home=str(filled)), str(tmp_path / "first.tar.gz"))
     monkeypatch.setenv("KEPT_DATABASE", database_address)
     restore(tmp_path / "first.tar.gz", tmp_path / "stateless")

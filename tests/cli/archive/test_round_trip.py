@@ -201,9 +201,7 @@ def test_a_restore_that_is_killed_is_continued_by_the_same_command(filled, tmp_p
         assert {path: data for path, data in canonical(new).items() if ".tmp" not in path} == original
 
 
-def test_a_record_that_grows_is_copied_as_long_as_it_was_and_a_note_that_vanishes_is_left_out(
-    filled, tmp_path, monkeypatch
-):
+def test_a_record_that_grows_is_copied_as_it_was_and_a_note_that_vanishes_is_left_out(filled, tmp_path, monkeypatch):
     session = next((filled / "agents/main/sessions").glob("*.jsonl"))
     before = session.read_bytes()
     note = filled / "workspace/memory/empty.md"

@@ -237,9 +237,7 @@ def plugin_of(home):
         (b"\n", "MEMORY.md", "daily"),
     ],
 )
-def test_a_person_at_a_terminal_chooses_what_a_session_sends(
-    kept, user, home, workspace, environment, typed, is_sent, is_not
-):
+def test_a_person_chooses_what_a_session_sends(kept, user, home, workspace, environment, typed, is_sent, is_not):
     kept("init", "--layout", "vault", workspace)
     shown = without_styles(run_on_terminal(["connect", "claude-code"], environment, typed=typed))
     assert "send some of your notes to its model" in shown
