@@ -74,6 +74,16 @@ def test_what_a_person_says_beside_the_question_is_not_an_answer(tmp_path):
     assert search(tmp_path, "where is the spare key").hits == ()
 
 
+def test_a_turn_that_repeats_a_note_is_shown_below_it(tmp_path):
+    note(tmp_path, "memory/staging.md", f"# Servers\n\nMail is on another machine.\n\n{OLD}\n", days_ago=3)
+    session = say(tmp_path, "By the way, the staging database is on port 5433.", "Good to know.")
+    (hit,) = search(tmp_path, "staging database port").hits
+    assert hit.path == "memory/staging.md"
+    (other,) = hit.also_in
+    assert (other.path, other.start_line, other.source) == (f"sessions/{os.path.basename(session.log)}", 2, "sessions")
+    assert hit.score == pytest.approx(sum(part.value for part in hit.parts))
+
+
 def test_a_turn_that_says_more_than_the_note_is_a_hit_of_its_own(tmp_path):
     note(tmp_path, "memory/staging.md", f"# Staging\n\n{OLD}\n", days_ago=3)
     say(tmp_path, "The staging database on port 5433 belongs to Ada, who wants to retire it in May.")
