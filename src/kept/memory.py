@@ -242,7 +242,7 @@ class Memory:
             from kept.index.near_facts import find_notes
 
             filters = self.view.filter(addition.project) if is_bound else Filter()
-            similar = find_notes(self.config.paths, self.workspace.root, text, filters, limit=_COMPARED_PASSAGES)
+            similar = find_notes(self.config, text, filters, limit=_COMPARED_PASSAGES)
         by = author or python_author(self.config)
         if only_propose or by_tool:
             from kept.notes.review_queue import propose, write_for_agent

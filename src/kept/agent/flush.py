@@ -202,7 +202,7 @@ def _iter_similar(memory: Memory, fact: Fact) -> Iterator[str]:
     workspace, folder = memory.workspace, memory.view.folder
     log = find_daily(workspace, memory.clock.now().date(), DailyNotes(folder) if folder else None)
     paths = [log or "", f"{folder}/MEMORY.md".lstrip("/")]
-    paths += find_notes(memory.config.paths, workspace.root, fact.text, memory.visible, limit=_COMPARED_NOTES)
+    paths += find_notes(memory.config, fact.text, memory.visible, limit=_COMPARED_NOTES)
     is_shared = memory.viewer is None or memory.viewer.writes_shared
     for path in dict.fromkeys(filter(None, paths)):
         if not is_shared or private_folder_of(path) is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,23 +20,32 @@ from kept.base.records import Filter
 from kept.base.sqlite import connect_read_only
 from kept.errors import KeptError
 from kept.index.sqlite.filter_sql import filter_sql
+from kept.storage.open import open_database
 
 if TYPE_CHECKING:
-    from kept.config.agent_config import AgentPaths
+    from kept.config import Config
 
 _MIGRATIONS = os.path.join(os.path.dirname(__file__), "sqlite", "migrations", "index")
 
 
-def find_notes(paths: AgentPaths, workspace: str, text: str, filters: Filter, *, limit: int) -> list[str]:
+def find_notes(config: Config, text: str, filters: Filter, *, limit: int) -> list[str]:
     """Return the paths of the notes with the best passages that share a word with a text, best first.
 
     An index that does not exist yet, or is that of another workspace, has none. Neither has one that cannot be read:
     it is no reason not to write.
     """
+    if config.database:
+        from kept.index.postgres.near_facts import find_notes_in_database
+
+        name = f"workspace:{config.agent_id}"
+        with suppress(KeptError):
+            return find_notes_in_database(open_database(config.database), name, text, filters, limit=limit)
+        return []
     from kept.base.words.stopwords import content_words
 
     expression = " OR ".join(f'"{word}"' for word in content_words(text))
-    path = paths.find_index(workspace)
+    workspace = os.path.abspath(config.workspace)
+    path = config.paths.find_index(workspace)
     if not expression or not os.path.exists(path):
         return []
     where, values = filter_sql(replace(filters, sources=("memory",)))
