@@ -82,9 +82,13 @@ class NoteWriter:
         self, addition: Addition, similar: Iterable[str] = (), *, also: Also | None = None
     ) -> tuple[Written, tuple[NoteChange, ...]]:
         """Write a text to its note, and in the same commit what ``also`` returns. Return the history's changes too."""
-        if self.recorder and self.recorder.change_id and (earlier := self.recorder.find_written()):
+        attempt = self.recorder if self.recorder and self.recorder.change_id else None
+        if attempt and (earlier := attempt.find_written()):
             return earlier, ()
         plan = self.plan(addition, similar)
+        # Again: another attempt may have been written before the note was read. Later ones are refused by its version.
+        if attempt and (earlier := attempt.find_written()):
+            return earlier, ()
         if not plan.edits and also is None:
             return plan.written, ()
         recorder = self.recorder if plan.edits else None
