@@ -85,8 +85,8 @@ def test_another_server_answers_when_the_one_that_did_is_killed(team, tmp_path, 
     assert say(second, token, "Is anybody there?", id="lost").status_code in (200, 503)
     wait_until(lambda: say(second, token, "Is anybody there?", id="after").status_code == 200, "the second takes over")
     with second.client(token) as client:
+        wait_until(lambda: client.get("/v1/messages/after").json().get("reply"), "the message is answered")
         assert client.get("/v1/messages/before").json()["status"] == "answered"
-        assert client.get("/v1/messages/after").json()["reply"]
     assert "lighthouse" in str(second.call(token, "sessions_search", query="lighthouse"))
 
 
