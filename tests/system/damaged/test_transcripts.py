@@ -118,7 +118,7 @@ class Place:
         with self.memory() as memory, self.sessions() as sessions:
             found = Toolbox(memory, sessions).run("sessions_search", {"maxResults": 20})
             assert self.good in found.text
-            assert sessions.get_or_create("telegram", "somebody else").is_new
+            assert sessions.get_or_create("telegram", "somebody else").messages == 0
 
     def serves_all_of(self, path: Path, markers: list[str]) -> None:
         """Every good line of a bad transcript is shown, read by the agent and searched."""
