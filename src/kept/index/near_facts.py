@@ -35,7 +35,7 @@ def find_notes(config: Config, text: str, filters: Filter, *, limit: int) -> lis
     it is no reason not to write.
     """
     if config.database:
-        from kept.index.postgres.near_facts import find_notes_in_database
+        from kept.index.postgres.notes import find_notes_in_database
 
         name = f"workspace:{config.agent_id}"
         with suppress(KeptError):
