@@ -2,11 +2,13 @@
 
 import httpx
 import pytest
+from starlette.testclient import TestClient
 
+from kept import Memory, SessionStore, Toolbox
 from kept.base.listings import FileSummary
 from kept.base.records import SearchResult
 from kept.client.server_connection import API
-from kept.server.api import OPERATIONS, describe_api
+from kept.server.api import OPERATIONS, describe_api, make_api
 
 
 @pytest.fixture
@@ -49,6 +51,27 @@ def test_a_wrong_call_gets_one_line_that_says_what_to_do(api, operation, body, p
     assert 400 <= answer.status_code < 500
     error = answer.json()["error"]
     assert problem in f"{error['message']} {error['hint']}"
+
+
+@pytest.mark.parametrize(
+    "draft", [{"id": "../x", "lines": ["{}"]}, {"id": "x", "lines": []}, {"id": "x", "lines": ["{}"]}]
+)
+def test_a_session_that_is_none_is_refused_and_writes_nothing(api, place, draft):
+    before = {*place.rglob("*.jsonl")}
+    draft |= {"created": "2026-01-01T00:00:00+00:00", "source": "a.jsonl"}
+    answer = ask(api, "sessions/import_draft", draft=draft)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "entry_refused")
+    assert {*place.rglob("*.jsonl")} == before
+
+
+def test_an_unexpected_error_is_an_answer_like_any_other(tmp_path, monkeypatch):
+    with (
+        Memory.open(tmp_path / "notes", home=tmp_path / "home", create=True) as memory,
+        SessionStore(memory.config) as sessions,
+    ):
+        monkeypatch.setattr(Memory, "status", lambda memory: 1 / 0)
+        answer = TestClient(make_api(Toolbox(memory, sessions))).post(f"{API}status", json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
 
 
 def test_paths_methods_and_bodies_that_there_are_not(api):

@@ -191,7 +191,8 @@ def _require_on_server(allowed: Sequence[str] = _ON_SERVER) -> None:
     command = click.get_current_context().command_path
     if command.split()[1] not in allowed:
         hint = "Run it on the server, name another memory with --workspace, or log out: kept logout"
-        raise UsageError(f"'{command}' does not work on the server that you are logged in to.", hint=hint)
+        shown = f"'{command}'" + (" with these options" if command.split()[1] in _ON_SERVER else "")
+        raise UsageError(f"{shown} does not work on the server that you are logged in to.", hint=hint)
 
 
 def command_author(command: str) -> Author:

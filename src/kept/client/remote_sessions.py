@@ -15,7 +15,7 @@ from kept.client.server_connection import ServerConnection, read_login
 from kept.errors import ServerUnreachable
 from kept.sessions.deleted import DeletedSession
 from kept.sessions.entries import DamagedEntry, Entry, SessionStart, format_entry, parse_entry
-from kept.sessions.importers.draft import Draft
+from kept.sessions.importers.draft import Draft, safe_id
 from kept.sessions.importers.import_run import SessionOutcome
 from kept.sessions.record import SessionRecord
 from kept.sessions.transcript import Damage, TranscriptLine
@@ -66,8 +66,10 @@ class SentDraft:
         return cls(draft.id, draft.created, lines, draft.source, draft.has_global_ids)
 
     def to_draft(self) -> Draft:
-        """Raise DamagedEntry for lines that are none of a transcript."""
-        start, *entries = [parse_entry(line.encode()) for line in self.lines]
+        """Raise DamagedEntry for an id that no file can have, or lines that are none of a transcript."""
+        if self.id != safe_id(self.id):
+            raise DamagedEntry("its id cannot be part of the name of a file")
+        start, *entries = [parse_entry(line.encode()) for line in self.lines or ("",)]
         if not (isinstance(start, Entry) and isinstance(start.body, SessionStart)):
             raise DamagedEntry("it does not begin with the start of a session")
         known = tuple(entry for entry in entries if isinstance(entry, Entry))

@@ -26,7 +26,7 @@ API = "/v1/memory/"
 _JSON = {"Content-Type": "application/json"}
 _CONNECT_S = 5.0
 _TIMEOUT_S = 60.0
-_TRY_LATER = "Check the address and the network. What you write waits here, and is sent later."
+_TRY_LATER = "Check the address and the network."
 
 
 @frozen

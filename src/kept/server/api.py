@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, field, fields, is_dataclass
 from functools import partial
@@ -30,7 +31,7 @@ from kept.agent.tools.toolbox import Toolbox
 from kept.base.grants import SCOPES, Act, Grant
 from kept.base.json_values import read_value, to_tree, type_hints
 from kept.base.listings import BrokenLinks, Listing, NoteLinks, TagList
-from kept.base.net.serving import GRANT, ROUTE, App
+from kept.base.net.serving import GRANT, ROUTE, App, error_body
 from kept.base.records import Passage, SearchResult, Written
 from kept.base.reports import Status
 from kept.base.values import frozen
@@ -63,6 +64,8 @@ from kept.sessions.transcript import Damage
 MAX_BODY_BYTES = 64_000_000
 TOOL = "HTTP API"
 """Tool that the history records for a write."""
+
+log = logging.getLogger(__name__)
 
 Arguments = dict[str, Any]
 Texts = tuple[str, ...]
@@ -362,6 +365,11 @@ def _make_route(toolbox: Toolbox, path: str, operation: Operation) -> Route:
             return json_response({"result": to_tree(await anyio.to_thread.run_sync(run))})
         except KeptError as exc:
             return error_response(exc)
+        except Exception:  # a client reads every answer as JSON
+            log.exception("%s failed", path)
+            return json_response(
+                error_body("internal", "Unexpected error. The log of the server has the details."), 500
+            )
 
     route = Route(API + path, answer, methods=["POST"])
     route.name = operation.act  # shown to the test that lists all routes
