@@ -8,6 +8,7 @@
     │   ├── ScheduleInvalid     a time, a time zone or an address of a schedule that cannot be read
     │   └── BenchSetInvalid     a folder that is not a benchmark set, or a malformed line in one
     ├── NotFound                no schedule, token, project, change or item for review has this name or id
+    │   └── LoginRefused        the server that this machine is logged in to does not accept the token
     ├── ScopeMissing            the token of a request does not allow it
     ├── ConfigError             a setting is unknown, misplaced or of the wrong type
     │   └── AgentNotFound       no agent has this name
@@ -128,6 +129,10 @@ class NotFound(KeptError):
     code = "not_found"
     exit_code = 3
     http_status = 404
+
+
+class LoginRefused(NotFound):
+    code = "login_refused"
 
 
 class ScopeMissing(KeptError):

@@ -78,6 +78,19 @@ def test_what_the_server_refuses_is_set_aside_and_reported(log_in, server, place
     assert "Kept." in notes_of(place)
 
 
+def test_texts_wait_for_another_login_if_the_token_was_revoked(log_in, server, place):
+    home = FileStorage(str(log_in("write")))
+    Outbox(home).put(WaitingWrite("1", "add", {"text": "Patient."}))
+    login = read_login(home)
+    write_login(home, Login(server.url, "kept_revoked"))
+    with RemoteMemory.open(home) as memory:
+        assert memory.refused == []
+    assert [write.arguments["text"] for write in Outbox(home).read()] == ["Patient."]
+    write_login(home, login)
+    with RemoteMemory.open(home) as memory:
+        assert "Patient." in memory.read("today").text
+
+
 def test_a_text_that_is_added_while_others_are_sent_stays(log_in, server, monkeypatch):
     home = FileStorage(str(log_in("write")))
     outbox, call = Outbox(home), ServerConnection.call

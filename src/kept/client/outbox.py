@@ -12,7 +12,7 @@ from kept.base.json_values import from_tree, to_tree
 from kept.base.limits import read_object
 from kept.base.values import frozen
 from kept.client.server_connection import ServerConnection
-from kept.errors import KeptError, LockBusy, StorageConflict
+from kept.errors import KeptError, LockBusy, LoginRefused, StorageConflict
 from kept.storage.contract import Append, Storage
 from kept.storage.record_store import RecordLog
 
@@ -71,7 +71,7 @@ class Outbox:
             try:
                 connection.call(write.operation, object, **write.arguments)
             except KeptError as exc:
-                if exc.retryable:
+                if exc.retryable or isinstance(exc, LoginRefused):  # another token may let them in
                     break
                 refusal = WaitingWrite(write.id, write.operation, write.arguments, f"{exc.message} {exc.hint}".strip())
                 self._home.commit([Append(REFUSED, [refusal.to_line()])])

@@ -12,7 +12,7 @@ from kept.base.json_values import from_tree, read_value, to_tree
 from kept.base.limits import printable_line, read_object
 from kept.base.values import frozen
 from kept.config.layers import LOGIN
-from kept.errors import KeptError, NotFound, ServerUnreachable, UsageError
+from kept.errors import KeptError, LoginRefused, ServerUnreachable, UsageError
 
 if TYPE_CHECKING:
     import httpx
@@ -170,7 +170,7 @@ def _error_of(url: str, status: int, tree: Any) -> KeptError:
         return ServerUnreachable(f"{url} answered with the status {status}: something else may be listening there.")
     message, hint = (printable_line(str(error.get(name) or "")) for name in ("message", "hint"))
     if status == 401:
-        return NotFound(f"{url} does not accept the token.", hint=f"{message} Log in again: kept login {url}")
+        return LoginRefused(f"{url} does not accept the token.", hint=f"{message} Log in again: kept login {url}")
     kind = next((kind for kind in _kinds(KeptError) if kind.code == error["code"]), None)
     if kind is None and (status >= 500 or status == 429):
         return ServerUnreachable(f"{url}: {message}", hint=hint)
